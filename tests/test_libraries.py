@@ -74,6 +74,6 @@ def test_a_library_is_imported_in_its_homes_alone_and_in_each_of_them(library: s
     assert [home for home in homes if not any(module.startswith(home) for module in modules)] == []
 
 
-def test_domain_ports_engine_and_commands_have_the_standard_library_alone() -> None:
-    plain = ("domain/", "ports/", "engine/", "commands/")
+def test_domain_ports_engine_and_admin_have_the_standard_library_alone() -> None:
+    plain = ("domain/", "ports/", "engine/", "admin/")
     assert [module for module, _library in IMPORTS if module.startswith(plain)] == []

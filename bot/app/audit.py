@@ -16,9 +16,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bot.admin.audit_search import csv_head, csv_line, json_line
+from bot.admin.text_format import MOMENT, parse_time, pluralize
 from bot.app.database import checkpoint_file, current, open_checked_database, open_migrated_database
-from bot.commands.audit_search import csv_head, csv_line, json_line
-from bot.commands.text_format import MOMENT, parse_time, pluralize
 from bot.domain.audit import (
     SEALED,
     AuditHead,

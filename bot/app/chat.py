@@ -40,10 +40,10 @@ from bot.storage.address import read_address
 from bot.storage.lock_file import FileUse
 
 if TYPE_CHECKING:
+    from bot.admin.dependencies import Administration
     from bot.app.components import Runtime
     from bot.app.runtime import WatchLog
     from bot.chat.approval_inbox import ReadPendingCalls
-    from bot.commands.dependencies import Administration
     from bot.engine.engine import Engine
     from bot.platforms.console.interactive import InteractiveChat
     from bot.ports import Commands, ConversationSummary, ReportingStore
@@ -351,7 +351,7 @@ class _SavedConversations:
 
     async def find(self, name: str, advice: str) -> str:
         """Return the id that begins with this name. Raises InvalidOption if that is not one, with advice."""
-        from bot.commands.conversations import ambiguous_id, find_conversations  # noqa: PLC0415 - loaded by then
+        from bot.admin.conversations import ambiguous_id, find_conversations  # noqa: PLC0415 - loaded by then
 
         matches = await find_conversations(self.archive, self.person.key(name))
         if len(matches) > 1:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from bot.errors import CountersignError
 
 if TYPE_CHECKING:
+    from bot.admin.dependencies import CommandDependencies
+    from bot.admin.registry import CommandRegistry
     from bot.app.config_reload import ConfigReloader
     from bot.app.process import HealthCheck
     from bot.app.stores import Stores
-    from bot.commands.dependencies import CommandDependencies
-    from bot.commands.registry import CommandRegistry
     from bot.engine.engine import Engine
     from bot.engine.faults import FaultReporter
     from bot.engine.locales import LocaleResolver

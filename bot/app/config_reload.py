@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bot.admin.dependencies import ConfigDiff
 from bot.app.operator_files import (
     MISSING,
     FileChange,
@@ -33,7 +34,6 @@ from bot.app.operator_files import (
     watch_files,
 )
 from bot.app.stores import Stores
-from bot.commands.dependencies import ConfigDiff
 from bot.domain.agents import AgentRef, Agents
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.conversations import ConversationKey, Member

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from bot.admin.servers.checks import examine_server
 from bot.app.audit import examine_audit
 from bot.app.check_report import Report
 from bot.app.database import current, open_migrated_database, upgrade
@@ -26,7 +27,6 @@ from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
 from bot.app.slack import examine_installations, examine_slack
 from bot.app.web import check_settings, is_configured
-from bot.commands.server_checks import examine_server
 from bot.domain.hosts import is_this_machine
 from bot.domain.profiles import Profile, ServersEnabled
 from bot.domain.servers import ConnectPolicy

@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 from functools import partial
 from time import monotonic
 
+from bot.admin.text_format import pluralize
 from bot.app.models import select_model
 from bot.app.operator_files import OperatorFiles
-from bot.commands.text_format import pluralize
 from bot.domain.completions import Completion, ModelLimits, ModelRequest
 from bot.domain.messages import user
 from bot.domain.tools import OWN_SERVER, Tool

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from pathlib import Path
 
+from bot.admin.dependencies import ConfigDiff
 from bot.app.models import is_demo
-from bot.commands.dependencies import ConfigDiff
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import Usage
 from bot.domain.flows import Words

@@ -18,6 +18,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bot.admin.dependencies import AdminStores, CommandDependencies, OperatorTerms, Rights, RunningProcess
+from bot.admin.registry import CommandRegistry
 from bot.app.components import AppServices, Runtime
 from bot.app.config_reload import ConfigReloader
 from bot.app.database import open_checkpointed_database
@@ -32,8 +34,6 @@ from bot.app.slack import (
 from bot.app.stores import Stores, turn_limits
 from bot.app.web import build_link_service
 from bot.chat.delivery import ChannelMessages
-from bot.commands.dependencies import AdminStores, CommandDependencies, OperatorTerms, Rights, RunningProcess
-from bot.commands.registry import CommandRegistry
 from bot.domain.api_clients import OPERATOR_PRINCIPAL
 from bot.domain.completions import ModelLimits
 from bot.domain.conversations import HTTP, Member

@@ -17,9 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from bot.admin.dependencies import CommandDependencies, LinkService
 from bot.app.models import select_model
 from bot.app.secrets import secret_value
-from bot.commands.dependencies import CommandDependencies, LinkService
 from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.hosts import is_this_machine
@@ -167,7 +167,7 @@ def build_link_service(settings: Settings, store: LinkStore) -> LinkService | No
 
 class PlatformUserMessenger:
     """Messages and membership lookups on the platforms that this process serves
-    (`bot.commands.dependencies.UserMessenger`).
+    (`bot.admin.dependencies.UserMessenger`).
     """
 
     def __init__(self, surfaces: Sequence[Surface], locales: LocaleResolver) -> None:
@@ -202,8 +202,8 @@ def link_pages(parts: CommandDependencies, surfaces: Sequence[Surface], locales:
     """Return the pages, an empty sequence without links. Loads the web libraries."""
     if parts.links is None:
         return ()
-    from bot.commands.server_secrets import SecretEntry  # noqa: PLC0415 - only processes with links need it
-    from bot.commands.sign_in import OAuthCallback  # noqa: PLC0415 - only processes with links need it
+    from bot.admin.servers.secrets import SecretEntry  # noqa: PLC0415 - only processes with links need it
+    from bot.admin.servers.sign_in import OAuthCallback  # noqa: PLC0415 - only processes with links need it
     from bot.web.pages import secret_routes, sign_in_routes  # noqa: PLC0415 - loads the web libraries
 
     messenger = PlatformUserMessenger(surfaces, locales)

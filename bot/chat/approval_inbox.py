@@ -14,6 +14,8 @@ from time import time
 from typing import TypeVar
 from uuid import uuid4
 
+from bot.admin.command import CONFIRM, HELP, Command, CommandContext, CommandRejected, VerbHandler
+from bot.admin.dependencies import Rights
 from bot.chat.actions import (
     Approve,
     ApproveWithGrant,
@@ -47,8 +49,6 @@ from bot.chat.message_model import (
     Text,
     fill_spans,
 )
-from bot.commands.command import CONFIRM, HELP, Command, CommandContext, CommandRejected, VerbHandler
-from bot.commands.dependencies import Rights
 from bot.domain.approvals import Approval, Decision, DecisionType
 from bot.domain.commands import (
     ActionStyle,

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import time
 
+from bot.admin.dependencies import Rights
 from bot.chat.actions import RunCommand
 from bot.chat.approval_inbox import (
     NOT_ALL_READ,
@@ -39,7 +40,6 @@ from bot.chat.message_model import (
     Tone,
     fill_spans,
 )
-from bot.commands.dependencies import Rights
 from bot.domain.conversations import Member
 from bot.domain.servers import EVERYWHERE, ServerSnapshot, ServerStatus
 from bot.domain.turns import Turn, TurnStatus, TurnView

@@ -16,7 +16,7 @@ from bot.settings import Settings
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 WORDS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""Context settings: `bot.commands` parses the arguments."""
+"""Context settings: `bot.admin` parses the arguments."""
 _PASSWORD_BYTES = 32
 
 

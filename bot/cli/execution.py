@@ -179,8 +179,8 @@ def require_consent(folders: Folders) -> None:
 
 def _folder_lines(folders: Folders) -> Iterator[str]:
     """Yield what the files of a folder start, allow and set, each on one line, escaped and unmasked."""
-    from bot.commands.command import CommandRejected  # noqa: PLC0415 - the other commands ask nothing
-    from bot.commands.launch_consent import consent_facts  # noqa: PLC0415
+    from bot.admin.command import CommandRejected  # noqa: PLC0415 - the other commands ask nothing
+    from bot.admin.servers.launch_consent import consent_facts  # noqa: PLC0415
     from bot.mcp.config.file import ConfigEntry, server_config  # noqa: PLC0415
     from bot.mcp.errors import InvalidDefinition  # noqa: PLC0415
 

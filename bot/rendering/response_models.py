@@ -317,7 +317,7 @@ class ResponseShape(ResponseModel):
 
 
 SignedBy = Callable[[ApprovalRequirements, ConversationKey, AgentRef | None], str]
-"""Return the approvers of a call in short text (`bot.commands.dependencies.Administration.signed_by`)."""
+"""Return the approvers of a call in short text (`bot.admin.dependencies.Administration.signed_by`)."""
 
 _TURN_STATUSES = {
     TurnStatus.QUEUED: ConversationStatus.STREAMING,

@@ -28,7 +28,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from bot.commands.server_secrets import (
+from bot.admin.servers.secrets import (
     PATH,
     AccessCheckFailed,
     Denied,
@@ -40,8 +40,8 @@ from bot.commands.server_secrets import (
     SecretSaved,
     ServerChanged,
 )
-from bot.commands.sign_in import OAuthCallback, SignInCompleted, SignInRejected, UnknownLink
-from bot.commands.sign_in import Outcome as SignInOutcome
+from bot.admin.servers.sign_in import OAuthCallback, SignInCompleted, SignInRejected, UnknownLink
+from bot.admin.servers.sign_in import Outcome as SignInOutcome
 from bot.domain.conversations import Author
 from bot.domain.locales import Locale, use_locale
 from bot.domain.sign_ins import CALLBACK_ID, CALLBACK_PATH, CLIENT_NAME, CLIENT_PATH

@@ -20,8 +20,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from bot.commands.command import CommandRejected, ForbiddenRejection, NotFoundRejection
-from bot.commands.text_format import did_you_mean, sentences
+from bot.admin.command import CommandRejected, ForbiddenRejection, NotFoundRejection
+from bot.admin.text_format import did_you_mean, sentences
 from bot.errors import (
     Conflict,
     ContentDeleted,

@@ -30,8 +30,8 @@ from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from bot import __version__
-from bot.commands.dependencies import CommandDependencies
-from bot.commands.text_format import MOMENT, parse_time
+from bot.admin.dependencies import CommandDependencies
+from bot.admin.text_format import MOMENT, parse_time
 from bot.domain.conversations import Member
 from bot.domain.turns import ToolStep, Turn
 from bot.engine.locales import LocaleResolver

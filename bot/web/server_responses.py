@@ -13,10 +13,10 @@ from typing import Annotated, Any
 from fastapi import Depends, Query
 from pydantic import Field, create_model
 
-from bot.commands.dependencies import CommandDependencies
-from bot.commands.server_definition import KEEP, command_line, plain_values_of
-from bot.commands.server_directory import ServerDirectory, VisibleServer
-from bot.commands.sign_in import kind_of_sign_in
+from bot.admin.dependencies import CommandDependencies
+from bot.admin.servers.definition import KEEP, command_line, plain_values_of
+from bot.admin.servers.directory import ServerDirectory, VisibleServer
+from bot.admin.servers.sign_in import kind_of_sign_in
 from bot.domain.conversations import ConversationKey
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.server_settings import SETTINGS, Setting

@@ -14,15 +14,15 @@ from typing import Annotated, cast
 from fastapi import Depends, Header, Path, Query, Request
 from pydantic import AfterValidator, Field
 
-from bot.commands.dependencies import CommandDependencies
-from bot.commands.policies import PolicyService
-from bot.commands.profile_definition import ProfileService
-from bot.commands.server_control import ServerService
-from bot.commands.server_directory import ServerDirectory
-from bot.commands.server_validation import ServerValidator
-from bot.commands.sign_in import SignInSteps
-from bot.commands.text_format import format_moment
-from bot.commands.tool_review import ToolReview
+from bot.admin.dependencies import CommandDependencies
+from bot.admin.policies.verbs import PolicyService
+from bot.admin.profiles.fields import ProfileService
+from bot.admin.servers.control import ServerService
+from bot.admin.servers.directory import ServerDirectory
+from bot.admin.servers.review import ToolReview
+from bot.admin.servers.sign_in import SignInSteps
+from bot.admin.servers.validation import ServerValidator
+from bot.admin.text_format import format_moment
 from bot.domain.api_clients import ApiClient
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.profiles import Profile

@@ -18,7 +18,7 @@ sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 
 from photographs import photograph  # noqa: E402 - found through the line above
 
-from bot.commands.server_secrets import (  # noqa: E402
+from bot.admin.servers.secrets import (  # noqa: E402
     Denied,
     LinkExpired,
     SecretPrompt,
@@ -26,7 +26,7 @@ from bot.commands.server_secrets import (  # noqa: E402
     SecretSaved,
     ServerChanged,
 )
-from bot.commands.sign_in import SignInCompleted, SignInRejected, UnknownLink  # noqa: E402
+from bot.admin.servers.sign_in import SignInCompleted, SignInRejected, UnknownLink  # noqa: E402
 from bot.domain.conversations import Author, ConversationKey  # noqa: E402
 from bot.domain.secrets import SecretLink  # noqa: E402
 from bot.web.pages import HtmlDocument, secret_page, sign_in_page  # noqa: E402

@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
+from bot.admin.dependencies import Rights
 from bot.chat.approval_inbox import PendingCallReader
 from bot.chat.home_message import SHOWN, HomeTabBuilder
-from bot.commands.dependencies import Rights
 from bot.domain.approvals import ASKER, MEMBERS, NO_REQUIREMENTS, Approval, ApprovalRequirements, Decision, DecisionType
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.elicitations import DECLINED, ElicitationRequest, FormMode

@@ -38,9 +38,9 @@ NOT_RUN: Mapping[str, str] = {
     "/conversations delete": "needs a conversation: tests/stories/test_every_subcommand.py",
     "/conversations export": "the same",
     "/conversations show": "the same",
-    "/mcp grants revoke": "needs a grant: tests/commands/test_grants.py",
-    "/mcp policy explain 3fA9x_Qk": "needs an earlier call: tests/commands/test_policies.py",
-    "/mcp review approve": "needs a tool that waits: tests/commands/test_review.py",
+    "/mcp grants revoke": "needs a grant: tests/admin/test_grants.py",
+    "/mcp policy explain 3fA9x_Qk": "needs an earlier call: tests/admin/test_policies.py",
+    "/mcp review approve": "needs a tool that waits: tests/admin/test_review.py",
     "/mcp secret rotate tickets sign-in": "needs a sign-in: tests/stories/test_sign_in.py",
     "/mcp secret clear": "the same",
 }

@@ -21,7 +21,7 @@ from bot.domain.servers import ServerConfig, StdioTransport
 from bot.i18n.languages import catalog_path
 from bot.mcp.config.file import KNOWN_KEYS
 from bot.settings import Settings
-from tests.commands.servers import command_harness
+from tests.admin.servers import command_harness
 
 PROJECT = Path(__file__).parents[2]
 DOCUMENTS = sorted(

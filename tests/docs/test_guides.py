@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.commands.server_secrets import PATH as LINKS
+from bot.admin.servers.secrets import PATH as LINKS
 from bot.domain.sign_ins import PATH as SIGN_INS
 from bot.engine.prompt.attachments import FETCH_SECONDS, LARGEST, MOST, MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES, FileKind
 from bot.platforms.discord.messages import MOST_FILES as IN_DISCORD

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from bot.commands.command import CommandRejected
-from bot.commands.server_import import parse_import_file
+from bot.admin.command import CommandRejected
+from bot.admin.servers.imports import parse_import_file
 from bot.domain.commands import Reply
 from bot.domain.servers import HttpKind, HttpTransport, StdioTransport, Transport
 from bot.errors import SettingsError
 from bot.mcp.config.file import load_servers
-from tests.commands.servers import OPERATOR, command_harness
+from tests.admin.servers import OPERATOR, command_harness
 
 URL = "https://a.example/mcp"
 PROGRAM = StdioTransport("npx", ("-y", "desk@1.0.0"), {"PORT": "8080", "DEBUG": "true"})

@@ -19,7 +19,7 @@ from bot.engine.faults import (
     ServerFaults,
     Suspicion,
 )
-from tests.commands.servers import Servers, tool
+from tests.admin.servers import Servers, tool
 
 CONFIG = ServerConfig("weather", HttpTransport("https://weather.example/mcp"))
 FAILED = ServerSnapshot(

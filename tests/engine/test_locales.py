@@ -12,7 +12,7 @@ from bot.domain.profiles import Profile
 from bot.domain.turns import TurnStatus
 from bot.engine.locales import LocaleResolver
 from bot.i18n import current_language, current_time_zone, format_time
-from tests.commands.memory_stores import MemoryLocales
+from tests.admin.memory_stores import MemoryLocales
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import message, running
 

@@ -9,7 +9,7 @@ import pytest
 from babel.messages.catalog import Catalog, Message
 from babel.messages.pofile import read_po
 
-from bot.commands.profile_definition import FIELDS
+from bot.admin.profiles.fields import FIELDS
 from bot.domain.server_settings import SETTINGS
 from bot.i18n import DEFAULT_LANGUAGE, installed_languages
 from bot.i18n.languages import catalog_path
@@ -65,7 +65,7 @@ Some of them are marked, because chats show them, too.
 
 NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/domain/base64_text.py": frozenset({"[base64 left out: {}, {} bytes]"}),
-    "bot/commands/command.py": frozenset({"/{} help {}", "[--OPTION VALUE…]"}),
+    "bot/admin/command.py": frozenset({"/{} help {}", "[--OPTION VALUE…]"}),
     "bot/domain/conversations.py": frozenset({"not a conversation key: {}"}),
     "bot/domain/lenient_json.py": frozenset({"nested too deeply", "the name {} is there twice"}),
     "bot/llm/call_syntax.py": frozenset({"no value", "a call in a call", "too large"}),
@@ -139,9 +139,9 @@ NO_TEXTS: dict[str, frozenset[str]] = {
         }
     ),
     "bot/chat/operations_channel.py": frozenset({"operations channel"}),
-    "bot/commands/agents.py": frozenset({"/ask NAME TEXT"}),
-    "bot/commands/preferences.py": frozenset({"/preferences set --language TAG --timezone ZONE", "preferences set"}),
-    "bot/commands/profile_definition.py": frozenset(
+    "bot/admin/profiles/agents.py": frozenset({"/ask NAME TEXT"}),
+    "bot/admin/preferences.py": frozenset({"/preferences set --language TAG --timezone ZONE", "preferences set"}),
+    "bot/admin/profiles/fields.py": frozenset(
         {
             (
                 "/profile set NAME --persona TEXT --server NAME --tool SERVER.TOOL --policy SERVER=ask "
@@ -152,19 +152,19 @@ NO_TEXTS: dict[str, frozenset[str]] = {
             *(field.about for field in FIELDS if field.about),
         }
     ),
-    "bot/commands/profiles.py": frozenset({"@bot as {} …, /ask {} …"}),
-    "bot/commands/manual_calls.py": frozenset(
+    "bot/admin/profiles/verbs.py": frozenset({"@bot as {} …, /ask {} …"}),
+    "bot/admin/servers/manual_calls.py": frozenset(
         {"/mcp prompt {} {} {}", "/mcp resource ask {} {} QUESTION", "mcp prompt ask", "mcp resource ask"}
     ),
-    "bot/commands/server_catalog.py": frozenset({"/mcp add {}"}),
-    "bot/commands/server_definition.py": frozenset({"Authorization"}),
-    "bot/commands/server_directory.py": frozenset({"`countersign servers --workspace {}`"}),
-    "bot/commands/server_editor.py": frozenset({"env:NAME or file:/path", "mcp add", "mcp edit:{}:{}", "secret {}"}),
-    "bot/commands/server_forms.py": frozenset({"Authorization", "python -m my_server"}),
-    "bot/commands/server_listing.py": frozenset(
+    "bot/admin/servers/catalog.py": frozenset({"/mcp add {}"}),
+    "bot/admin/servers/definition.py": frozenset({"Authorization"}),
+    "bot/admin/servers/directory.py": frozenset({"`countersign servers --workspace {}`"}),
+    "bot/admin/servers/editor.py": frozenset({"env:NAME or file:/path", "mcp add", "mcp edit:{}:{}", "secret {}"}),
+    "bot/admin/servers/forms.py": frozenset({"Authorization", "python -m my_server"}),
+    "bot/admin/servers/listing.py": frozenset(
         {"/mcp review {}", "HTTP (auto)", "JSON-RPC over HTTP", "streamable HTTP"}
     ),
-    "bot/commands/server_secrets.py": frozenset(
+    "bot/admin/servers/secrets.py": frozenset(
         {
             "/mcp edit {} --auth api_key --secret env:NAME",
             "/mcp edit {} --client-id ID",
@@ -174,12 +174,12 @@ NO_TEXTS: dict[str, frozenset[str]] = {
             "{} → {}, by a one-time link",
         }
     ),
-    "bot/commands/sign_in.py": frozenset(
+    "bot/admin/servers/sign_in.py": frozenset(
         {"/mcp connect {}", "/mcp edit {} --auth oauth", "countersign servers connect {}"}
     ),
-    "bot/commands/text_format.py": frozenset({"before or after all the years that can be written"}),
-    "bot/commands/token_detection.py": frozenset({"-----BEGIN [A-Z ]*PRIVATE KEY"}),
-    "bot/commands/tool_review.py": frozenset(
+    "bot/admin/text_format.py": frozenset({"before or after all the years that can be written"}),
+    "bot/admin/servers/token_detection.py": frozenset({"-----BEGIN [A-Z ]*PRIVATE KEY"}),
+    "bot/admin/servers/review.py": frozenset(
         {"/mcp review", "/mcp review approve {} --definition {}", "/mcp review approve {} {}", "{} --definition {}"}
     ),
     "bot/domain/commands.py": frozenset({"[-- PROGRAM ARGUMENT…]"}),

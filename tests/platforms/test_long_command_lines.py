@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bot.commands.launch_consent import start_warning
-from bot.commands.server_definition import command_line
-from bot.commands.server_forms import confirmation, form
+from bot.admin.servers.definition import command_line
+from bot.admin.servers.forms import confirmation, form
+from bot.admin.servers.launch_consent import start_warning
 from bot.domain.commands import Form
 from bot.domain.launch_templates import LONGEST_COMMAND, LONGEST_VALUE, LaunchTemplate, TemplateSlot, TextRule
 from bot.domain.servers import ServerConfig

@@ -13,8 +13,8 @@ from bot.platforms.console.plain_output import reply_text
 from bot.platforms.discord.markdown import dialect
 from bot.platforms.discord.message_layout import command_reply as discord_sheet
 from bot.platforms.slack.message_blocks import command_reply
-from tests.commands.servers import OPERATOR, WEB, two_servers
-from tests.commands.sign_ins import LOGIN, SigningOffice
+from tests.admin.servers import OPERATOR, WEB, two_servers
+from tests.admin.sign_ins import LOGIN, SigningOffice
 
 TOKEN = "-_Ab" * 10 + "x-_"
 

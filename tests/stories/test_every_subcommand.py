@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bot.domain.commands import RequiredRole
-from tests.commands.servers import CommandHarness
+from tests.admin.servers import CommandHarness
 from tests.fakes.llm import FakeLanguageModel, Reply, Request, Say
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, result
 from tests.fakes.terminal import ProgramOnTerminal

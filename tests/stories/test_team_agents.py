@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.domain.completions import ModelRequest
 from bot.domain.profiles import Binding, Profile, ServersEnabled
-from tests.commands.servers import CommandHarness, two_servers
+from tests.admin.servers import CommandHarness, two_servers
 from tests.fakes.parts import ask_for, call, say, tool
 from tests.stories.team import Team
 

@@ -11,7 +11,7 @@ from bot.domain.approvals import APPROVERS, ApprovalNotice, ApprovalPolicy, Appr
 from bot.domain.policies import Rule
 from bot.storage.admin.grants import SqlGrantStore
 from bot.storage.sqlite import open_sqlite
-from tests.commands.servers import command_harness
+from tests.admin.servers import command_harness
 from tests.fakes.parts import ask_for, call, say, tool
 from tests.migrated import at_hand
 from tests.stories.team import Talk, Team

@@ -9,7 +9,7 @@ from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.policies import Rule
 from bot.storage.admin.grants import SqlGrantStore
 from bot.storage.sqlite import open_sqlite
-from tests.commands.servers import command_harness
+from tests.admin.servers import command_harness
 from tests.fakes.parts import ask_for, call, say, tool, words
 from tests.migrated import at_hand
 from tests.stories.japanese import both_languages  # noqa: F401 - a fixture

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from bot.admin.registry import CommandRegistry
 from bot.chat import turn_messages as chat_turns
 from bot.chat.turn_messages import turn_messages
-from bot.commands.registry import CommandRegistry
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.locales import Locale
 from bot.domain.profiles import Profile
@@ -17,8 +17,8 @@ from bot.domain.turns import TurnInput, TurnView
 from bot.engine.engine import Engine
 from bot.engine.locales import LocaleResolver
 from bot.i18n import current_language, current_time_zone
-from tests.commands.memory_stores import MemoryLocales
-from tests.commands.servers import CommandHarness
+from tests.admin.memory_stores import MemoryLocales
+from tests.admin.servers import CommandHarness
 from tests.fakes.parts import say
 from tests.stories.team import Talk, Team
 

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from bot.commands.registry import CommandRegistry
+from bot.admin.registry import CommandRegistry
 from bot.domain.messages import MessageRole, ToolResult
 from bot.domain.servers import ServerStatus
 from bot.domain.tools import ToolKind
 from bot.engine.builtin_tools.resources import LIST_RESOURCES, READ_RESOURCE
-from tests.commands.servers import CommandHarness
+from tests.admin.servers import CommandHarness
 from tests.fakes.parts import ask_for, call, say
 from tests.fakes.programs import listening
 from tests.mcp.toolboxes import remote, started, until

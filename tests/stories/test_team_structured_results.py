@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from bot.commands.registry import CommandRegistry
+from bot.admin.registry import CommandRegistry
 from bot.domain.messages import ToolResult, enclose
 from bot.domain.servers import ServerConfig, ServerStatus, StdioTransport
-from tests.commands.servers import CommandHarness
+from tests.admin.servers import CommandHarness
 from tests.fakes.parts import ask_for, call, say
 from tests.fakes.programs import python
 from tests.mcp.toolboxes import FAKES, started, until

@@ -1,4 +1,4 @@
-"""Commands over HTTP: their user, their replies, and forms. The effect of each verb is tested in tests/commands."""
+"""Commands over HTTP: their user, their replies, and forms. The effect of each verb is tested in tests/admin."""
 
 from __future__ import annotations
 

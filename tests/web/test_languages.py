@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bot.commands.server_secrets import (
+from bot.admin.servers.secrets import (
     AccessCheckFailed,
     Denied,
     LinkExpired,
@@ -20,9 +20,9 @@ from bot.commands.server_secrets import (
     SecretSaved,
     ServerChanged,
 )
-from bot.commands.server_secrets import Outcome as SecretOutcome
-from bot.commands.sign_in import Outcome as SignInOutcome
-from bot.commands.sign_in import SignInCompleted, SignInRejected, UnknownLink
+from bot.admin.servers.secrets import Outcome as SecretOutcome
+from bot.admin.servers.sign_in import Outcome as SignInOutcome
+from bot.admin.servers.sign_in import SignInCompleted, SignInRejected, UnknownLink
 from bot.domain.api_clients import ApiRole
 from bot.domain.conversations import Author
 from bot.domain.secrets import SecretLink

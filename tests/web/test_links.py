@@ -18,12 +18,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from bot.admin.servers.secrets import Denied, SecretEntry
 from bot.app.components import Runtime
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import open_runtime
 from bot.app.stores import Stores
 from bot.app.web import PlatformUserMessenger, attach_surface, build_link_service, link_pages, open_surface, serve_web
-from bot.commands.server_secrets import Denied, SecretEntry
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.audit import AuditQuery
 from bot.domain.commands import Invocation, Reply

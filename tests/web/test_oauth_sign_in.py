@@ -20,6 +20,7 @@ from urllib.parse import urlencode, urlsplit
 import httpx2
 import pytest
 
+from bot.admin.servers.sign_in import OAuthCallback
 from bot.app.components import Runtime
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import open_runtime
@@ -31,7 +32,6 @@ from bot.app.web import (
     open_surface,
     serve_web,
 )
-from bot.commands.sign_in import OAuthCallback
 from bot.domain.audit import AuditQuery
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -44,7 +44,7 @@ from bot.web.application import application
 from bot.web.authentication import LoginThrottle
 from bot.web.pages import sign_in_routes
 from bot.web.server import serve
-from tests.commands.sign_ins import MemorySignIns, SigningOffice
+from tests.admin.sign_ins import MemorySignIns, SigningOffice
 from tests.fakes.oauth import FakeOAuth
 from tests.fakes.parts import ANA, HALL
 from tests.migrated import at_hand

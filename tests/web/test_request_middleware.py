@@ -16,7 +16,7 @@ from fastapi import APIRouter, BackgroundTasks
 from pydantic import BaseModel, SecretStr
 from starlette.responses import StreamingResponse
 
-from bot.commands.command import CommandRejected, ForbiddenRejection, NotFoundRejection
+from bot.admin.command import CommandRejected, ForbiddenRejection, NotFoundRejection
 from bot.domain.lenient_json import DEEPEST
 from bot.errors import (
     Conflict,

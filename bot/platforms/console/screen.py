@@ -45,7 +45,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from bot.commands.token_detection import looks_like_token
+from bot.admin.servers.token_detection import looks_like_token
 from bot.domain.commands import Verb
 from bot.domain.secrets import looks_like_secret
 from bot.i18n import _

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from bot.commands.command import NotFoundRejection
-from bot.commands.server_directory import VisibleServer
+from bot.admin.command import NotFoundRejection
+from bot.admin.servers.directory import VisibleServer
 from bot.domain.policies import ANY, Rule, RuleError, describe_rule, parse_rule, rule_to_table
 from bot.i18n import _
 from bot.rendering.response_models import ResponseModel

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field, create_model
 from pydantic.alias_generators import to_camel
 
-from bot.commands.command import NotFoundRejection
-from bot.commands.dependencies import Administration
-from bot.commands.profile_definition import FIELDS, Outdated, parse_profile, profile_values
-from bot.commands.server_directory import VisibleServer
+from bot.admin.command import NotFoundRejection
+from bot.admin.dependencies import Administration
+from bot.admin.profiles.fields import FIELDS, Outdated, parse_profile, profile_values
+from bot.admin.servers.directory import VisibleServer
 from bot.domain.profiles import Binding, Profile
 from bot.i18n import _
 from bot.rendering.response_models import ResponseModel

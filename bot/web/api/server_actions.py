@@ -15,9 +15,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from bot.commands.command import NotFoundRejection
-from bot.commands.server_directory import ServerDirectory, VisibleServer
-from bot.commands.tool_review import UnreviewedTool
+from bot.admin.command import NotFoundRejection
+from bot.admin.servers.directory import ServerDirectory, VisibleServer
+from bot.admin.servers.review import UnreviewedTool
 from bot.domain.conversations import ConversationKey
 from bot.domain.pins import combined_digest
 from bot.domain.servers import ServerEnablement, ServerSnapshot, ServerStatus, SyncStatus

@@ -1,7 +1,7 @@
 """MCP servers: list, add, read, change and remove.
 
 `/api/mcp/servers` is for all workspaces, or for the token's own; `/api/workspaces/{workspace}/mcp-servers` is for one.
-A server in a request is converted to the fields of `/mcp add` and `/mcp edit`, which `bot.commands.server_definition`
+A server in a request is converted to the fields of `/mcp add` and `/mcp edit`, which `bot.admin.servers.definition`
 validates. A secret is given in clear text, to be encrypted, or as a reference `env:NAME` or `file:/path`; `***` keeps
 the stored one.
 """
@@ -18,14 +18,14 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AliasChoices, Field, SecretStr, create_model
 from pydantic.alias_generators import to_camel
 
-from bot.commands.server_control import InvalidServer, VersionConflict
-from bot.commands.server_definition import KEEP, ParsedDefinition
-from bot.commands.server_directory import VisibleServer, name_in_use
-from bot.commands.server_fields import is_slug
-from bot.commands.server_templates import MISSING_SECRET as UNNAMED_SECRET
-from bot.commands.server_templates import SLOT
-from bot.commands.server_validation import ServerRequest
-from bot.commands.text_format import POLICY_CHOICES, parse_policy
+from bot.admin.servers.control import InvalidServer, VersionConflict
+from bot.admin.servers.definition import KEEP, ParsedDefinition
+from bot.admin.servers.directory import VisibleServer, name_in_use
+from bot.admin.servers.fields import is_slug
+from bot.admin.servers.templates import MISSING_SECRET as UNNAMED_SECRET
+from bot.admin.servers.templates import SLOT
+from bot.admin.servers.validation import ServerRequest
+from bot.admin.text_format import POLICY_CHOICES, parse_policy
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.secrets import SecretReference, is_plain_header, is_plain_variable
 from bot.domain.server_settings import SETTINGS, field_text

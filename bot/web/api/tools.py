@@ -18,10 +18,10 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import JSONResponse
 
-from bot.commands.command import ForbiddenRejection
-from bot.commands.manual_calls import manual_call
-from bot.commands.server_directory import check_arguments
-from bot.commands.text_format import MOMENT, code
+from bot.admin.command import ForbiddenRejection
+from bot.admin.servers.directory import check_arguments
+from bot.admin.servers.manual_calls import manual_call
+from bot.admin.text_format import MOMENT, code
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Member
 from bot.domain.messages import FilePart, ImagePart, StoredFile, TextPart, ToolResult

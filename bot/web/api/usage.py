@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from bot.commands.text_format import MOMENT
-from bot.commands.usage import usage_report
+from bot.admin.text_format import MOMENT
+from bot.admin.usage import usage_report
 from bot.domain.api_clients import ApiRole
 from bot.domain.servers import EVERYWHERE
 from bot.domain.usage import LimitPeriod, LimitUnit, UsageGrouping, UsageOwner, UsageQuery

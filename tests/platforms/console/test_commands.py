@@ -6,7 +6,7 @@ import asyncio
 
 from bot.platforms.console.turn_tracker import StartState
 from bot.platforms.console.typed_lines import COMMANDS
-from tests.commands.servers import registry, two_servers
+from tests.admin.servers import registry, two_servers
 from tests.platforms.console.chat import chatting, now
 from tests.platforms.console.scripted_engine import Saved, ScriptedTurn
 from tests.platforms.console.terminal import echoed

@@ -11,7 +11,7 @@ import pytest
 from bot.domain.commands import Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile, Table
 from bot.platforms.console.plain_output import reply_text
 from bot.platforms.console.screen import LineHistory
-from tests.commands.servers import command_harness, config_of, with_jira
+from tests.admin.servers import command_harness, config_of, with_jira
 from tests.platforms.console.chat import Chat, chatting
 from tests.platforms.console.scripted_engine import ScriptedCommands, ScriptedTurn
 

@@ -13,7 +13,7 @@ from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.listener import DiscordListener
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
-from tests.commands.servers import Servers, registry, two_servers
+from tests.admin.servers import Servers, registry, two_servers
 from tests.fakes.discord import Channel, FakeDiscord, Interaction, User, VisibleState
 from tests.platforms.fake_engine import FakeEngine, ScriptedCommands
 

@@ -30,7 +30,7 @@ from bot.platforms.discord.app_commands import (
     words,
 )
 from bot.platforms.discord.rest import Rest
-from tests.commands.servers import CommandHarness, Servers, registry, two_servers
+from tests.admin.servers import CommandHarness, Servers, registry, two_servers
 from tests.fakes.discord import Fails, FakeDiscord
 from tests.fakes.discord.commands import counted_texts
 from tests.fakes.parts import HALL

@@ -10,7 +10,7 @@ import pytest
 from bot.chat.actions import FORM_EXPIRED
 from bot.domain.commands import Field, FieldKind, Form, Reply
 from bot.platforms.discord.modals import NO_SECRETS
-from tests.commands.servers import command_harness
+from tests.admin.servers import command_harness
 from tests.fakes.discord import Answer, Fails
 from tests.platforms.discord.command_bot import CommandBot, command_bot
 

@@ -1,0 +1,1 @@
+"""Rules of admins, and the explanation of the rule that counts for a call."""

@@ -1,0 +1,1 @@
+"""Profiles, and agents that users ask by name."""

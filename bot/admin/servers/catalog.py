@@ -1,0 +1,311 @@
+"""`/mcp catalog`, `/mcp add NAME` for servers that are known by name, and the operator's consent to a new program.
+
+Only the operator's own terminal can give consent: there it is asked, and `--allow` answers in advance. In a chat,
+admins start programs by launch templates alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bot.admin.command import Arguments, CommandContext, CommandRejected, Verbs, option, verb
+from bot.admin.dependencies import CommandDependencies, ServerCatalog
+from bot.admin.servers.definition import ParsedDefinition
+from bot.admin.servers.fields import slug_of
+from bot.admin.servers.launch_consent import checked_question, consent_digest, consent_facts
+from bot.admin.servers.templates import SLOT, TEMPLATE
+from bot.admin.servers.validation import ServerRequest
+from bot.admin.text_format import code, known_facts, page_of, page_rows
+from bot.domain.catalog import (
+    CatalogInput,
+    CatalogServer,
+    NamedText,
+    fill_text,
+    inputs_of,
+    short_name,
+)
+from bot.domain.characters import spell_hidden
+from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Table
+from bot.domain.secrets import is_plain_header, is_plain_variable
+from bot.domain.servers import AUTH_SECRET, AuthenticationKind, StdioTransport
+from bot.i18n import _, gettext_lazy, ngettext
+
+FROM = option("from", "a server of /mcp catalog, where its name is to be another", metavar="NAME")
+ALLOW = Parameter("allow", "allow its program on this machine, without a question", ParameterKind.FLAG)
+_SOURCES = ("url", "command", "transport")
+_BEARER, _AUTHORIZATION = "Bearer ", "authorization"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRequest:
+    """Server of the catalog as a request, the slots of secrets that are to be entered later, and errors by field."""
+
+    entry: CatalogServer
+    request: ServerRequest
+    missing: tuple[str, ...]
+    errors: Mapping[str, str]
+
+
+@dataclass
+class _Filling:
+    """Fields of a definition while they are filled in."""
+
+    fields: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+class CatalogCommands(Verbs):
+    """The verb `catalog`, and requests for servers by name."""
+
+    def __init__(self, dependencies: CommandDependencies) -> None:
+        self._catalog: ServerCatalog = dependencies.operator.catalog
+
+    async def request(
+        self, context: CommandContext, options: Mapping[str, str], *, everywhere: bool
+    ) -> CatalogRequest | None:
+        """Return the request for a server that is named and known; None if the words and options say something else.
+        Raises CommandRejected, ServerTrouble.
+        """
+        arguments = context.arguments
+        wanted = arguments.get("from") or arguments.get("name")
+        values = {name: text for name, text in options.items() if name.startswith(SLOT)}
+        fields = {name: text for name, text in options.items() if name not in values}
+        if not arguments.has("from") and not arguments.has("title"):
+            fields.pop("title", "")  # The name of an entry, which is no slug.
+        if not wanted or TEMPLATE in options or any(name in options for name in _SOURCES):
+            return None
+        entry = await self._catalog.find(wanted)
+        if entry is None:
+            if arguments.has("from") or "/" in wanted:
+                raise CommandRejected(
+                    _(
+                        "There is no server of that name in the catalog: `/mcp catalog WORDS` searches it. "
+                        "An address begins with https://."
+                    )
+                )
+            return None
+        given = {name.removeprefix(SLOT): text for name, text in values.items()}
+        return _fill(entry, given, fields, context, everywhere)
+
+    @verb(
+        "catalog",
+        "servers that can be added by name",
+        (Parameter("words", "what it is called or does", repeated=True),),
+    )
+    async def _list(self, request: CommandContext) -> Reply:
+        words = " ".join(request.arguments.get_all("words"))
+        result = await self._catalog.search(words)
+        problem = ((gettext_lazy("registry"), result.problem),) if result.problem else ()
+        exact = next((server for server in result.servers if server.name == words), None)
+        if exact is not None:
+            return _describe(exact)
+        if not result.servers:
+            text = _("No server of the catalog has these words. `/mcp add NAME URL` adds any other.")
+            return Reply(text, details=problem, failed=True)
+        count, number = len(result.servers), request.arguments.page
+        rows = ((server.name, server.description or server.title, server.needs) for server in result.servers)
+        return Reply(
+            ngettext(
+                "{n} server can be added by name: `/mcp add NAME`.",
+                "{n} servers can be added by name: `/mcp add NAME`.",
+                count,
+            ),
+            Table(("name", "what", "needs"), tuple(page_rows(tuple(rows), number))),
+            problem,
+            page=page_of(number, count, ("mcp", "catalog", *request.arguments.get_all("words"))),
+        )
+
+
+def _describe(server: CatalogServer) -> Reply:
+    needs = [(f"{item.name}=", _input_text(item)) for item in server.inputs]
+    place = gettext_lazy("address") if server.url else gettext_lazy("command")
+    details = known_facts(
+        (gettext_lazy("server"), server.title or server.name),
+        (gettext_lazy("what"), server.description),
+        (place, server.place),
+        *needs,
+        (gettext_lazy("add it"), " ".join(filter(None, (f"/mcp add {server.name}", server.usage)))),
+    )
+    return Reply(
+        _("This server comes with this program.")
+        if server.bundled
+        else _("This server is one of the registry: whoever published it wrote this."),
+        details=details,
+    )
+
+
+def _input_text(item: CatalogInput) -> str:
+    notes = [item.description, _("needed") if item.required else _("optional")]
+    notes += [_("a secret: env:NAME or file:/path, or entered later")] if item.secret else []
+    notes += [_("one of {choices}", choices=", ".join(item.choices))] if item.choices else []
+    notes += [_("{default} by default", default=item.default)] if item.default and not item.secret else []
+    return "; ".join(filter(None, notes))
+
+
+def _fill(
+    entry: CatalogServer,
+    given: Mapping[str, str],
+    options: Mapping[str, str],
+    context: CommandContext,
+    everywhere: bool,
+) -> CatalogRequest:
+    values, errors = _values(entry, given)
+    filling = _Filling()
+    for header in entry.headers:
+        _fill_header(filling, header, values, entry)
+    for variable in entry.variables:
+        _fill_named(filling, "env", variable, values, entry)
+    argv = tuple(
+        fill_text(word, values)
+        for group in entry.command_line
+        if all(name in values for word in group for name in inputs_of(word))
+        for word in group
+    )
+    if entry.url:
+        filling.fields |= {"url": fill_text(entry.url, values), "transport": entry.kind.value}
+        filling.fields |= {"auth": entry.auth.value} if entry.auth is not AuthenticationKind.NONE else {}
+    name = _name(entry, context.arguments)
+    if name == slug_of(short_name(entry.name)):
+        filling.fields |= {"title": entry.title} if entry.title else {}
+    filling.fields |= {"description": entry.description} if entry.description else {}
+    missing = [slot for slot in filling.missing if not (slot == AUTH_SECRET and "secret" in options)]
+    fields = _merged(filling.fields, options)
+    request = ServerRequest(fields, context.member, context.conversation, name, everywhere, argv)
+    return CatalogRequest(entry, request, tuple(missing), errors)
+
+
+def _name(entry: CatalogServer, arguments: Arguments) -> str:
+    given = arguments.get("name")
+    return given if arguments.has("from") and given else slug_of(short_name(entry.name))
+
+
+def _values(entry: CatalogServer, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the values of the inputs, and errors by field."""
+    known = {item.name: item for item in entry.inputs}
+    inputs = ", ".join(f"{name}=" for name in known) or _("nothing")
+    takes = _("{server} takes {inputs}.", server=entry.name, inputs=inputs)
+    errors = {f"{SLOT}{name}": takes for name in given.keys() - known.keys()}
+    open_text = [entry.url, *(word for group in entry.command_line for word in group)]
+    values: dict[str, str] = {}
+    for item in entry.inputs:
+        # A secret has no default: whoever published the entry could name one of this machine.
+        text = given.get(item.name, "") or ("" if item.secret else item.default)
+        if item.secret and any(item.name in inputs_of(text) for text in open_text):
+            errors[f"{SLOT}{item.name}"] = _(
+                "This secret would be in the address or the command line, which all can read."
+            )
+        elif text and item.choices and text not in item.choices:
+            errors[f"{SLOT}{item.name}"] = _("One of {choices}.", choices=", ".join(item.choices))
+        elif text:
+            values[item.name] = text
+        elif item.required and not item.secret:
+            errors[f"{SLOT}{item.name}"] = _("It is missing: {input}.", input=item.description or item.name)
+    return values, errors
+
+
+def _fill_header(filling: _Filling, header: NamedText, values: Mapping[str, str], entry: CatalogServer) -> None:
+    secret = _secret_input(header.text.removeprefix(_BEARER), entry)
+    if header.name.lower() != _AUTHORIZATION or secret is None:
+        _fill_named(filling, "headers", header, values, entry)
+        return
+    filling.fields["auth"] = "api_key" if header.text.startswith(_BEARER) else "header"
+    if secret.name in values:
+        filling.fields["secret"] = values[secret.name]
+    elif secret.required:
+        filling.missing.append(AUTH_SECRET)
+    else:
+        del filling.fields["auth"]
+
+
+def _fill_named(filling: _Filling, key: str, named: NamedText, values: Mapping[str, str], entry: CatalogServer) -> None:
+    """Add a header or variable as a line: a plain value, or the reference of a secret."""
+    needed = [item for item in entry.inputs if item.name in inputs_of(named.text)]
+    slot = f"{'header' if key == 'headers' else 'env'}:{named.name}"
+    text = fill_text(named.text, values).strip()
+    plain = is_plain_header if key == "headers" else is_plain_variable
+    if any(item.name not in values for item in needed):
+        filling.missing += [slot] if any(item.required and item.name not in values for item in needed) else []
+    elif _secret_input(named.text, entry) is not None or plain(named.name, text):
+        filling.fields[key] = "\n".join(filter(None, (filling.fields.get(key, ""), f"{named.name}={text}")))
+    else:
+        filling.missing.append(slot)
+
+
+def _secret_input(text: str, entry: CatalogServer) -> CatalogInput | None:
+    return next((item for item in entry.inputs if item.secret and text == f"{{{item.name}}}"), None)
+
+
+def _merged(fields: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields with the user's options, which win; lines of headers and variables are added."""
+    lines = {
+        key: f"{fields[key]}\n{options[key]}" for key in ("headers", "env") if fields.get(key) and options.get(key)
+    }
+    return {**fields, **options, **lines}
+
+
+class ProgramConsent:
+    """Asks for consent, and records it."""
+
+    def __init__(self, dependencies: CommandDependencies) -> None:
+        self._administration = dependencies.administration
+        self._rights = dependencies.rights
+
+    async def question(
+        self, draft: ParsedDefinition, request: CommandContext, verb: str, *, always: bool = False
+    ) -> Reply | None:
+        """Return the question about the draft's program, None if there is none to ask; `always` asks about an allowed
+        one, too. With `--allow`, the program is allowed, and its error leaves the draft. Raises CommandRejected,
+        SettingsError.
+        """
+        at_terminal = request.hidden_input and self._rights.operates(request.member)
+        if request.arguments.has("allow") and not at_terminal:
+            raise CommandRejected(_("Only the operator may allow a program, at a terminal of the bot's machine."))
+        program = self._program_to_allow(draft, always=always)
+        if not program or not at_terminal:
+            return None
+        if not request.arguments.has("allow"):
+            same = ("--digest", consent_digest(draft.record.config)) if always else ()
+            return self._ask(program, draft, ("mcp", verb, "--allow", *same, *request.words))
+        shown = consent_digest(draft.record.config)
+        if always and request.arguments.get("digest", shown) != shown:
+            raise CommandRejected(
+                _("The registry has another command now than the one that was shown. Nothing was added.")
+            )
+        if not self._administration.allows_program(program):
+            await self._administration.allow_program(program)
+            del draft.errors["command"]
+        return None
+
+    def _program_to_allow(self, draft: ParsedDefinition, *, always: bool) -> str:
+        """Return the program if nothing else is wrong with the draft; empty if it needs no consent."""
+        match draft.record.config.transport:
+            case StdioTransport(command=program, launch=None) if program and draft.errors.keys() <= {"command"}:
+                is_allowed = self._administration.allows_program(program)
+                return program if always or ("command" in draft.errors and not is_allowed) else ""
+            case _:
+                return ""
+
+    def _ask(self, program: str, draft: ParsedDefinition, words: tuple[str, ...]) -> Reply:
+        allowed = self._administration.allows_program(program)
+        facts = consent_facts(draft.record.config, draft.record.secrets, draft.secrets)
+        values = {"program": code(program, _("a program"))}
+        program = spell_hidden(program)
+        fix = _("run this in a terminal, which asks; add --allow; or name it in MCP_ALLOWED_COMMANDS")
+        label = _("Allow {program} and go on", program=program)
+        question = checked_question(
+            _("Start this on this machine with {program}?", program=program)
+            if allowed
+            else _("Allow {program} on this machine?", program=program)
+        )
+        return Reply(
+            _("This server would run {program} on this machine, as its publisher says. Nothing was saved.", **values)
+            if allowed
+            else _(
+                "This server would run {program} on this machine, which is not allowed yet. Nothing was saved.",
+                **values,
+            ),
+            details=(*facts, (gettext_lazy("fix"), fix)),
+            failed=True,
+            actions=(ReplyAction(label, words, ActionStyle.PRIMARY, question=question),),
+        )

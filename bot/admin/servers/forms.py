@@ -1,0 +1,235 @@
+"""Forms of `/mcp add` and `/mcp edit`, in steps of at most five fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from itertools import groupby
+from operator import attrgetter
+
+from bot.admin.command import SECRET_FIELD, SubmissionContext, choice_field, filled_field, lines_field, text_field
+from bot.admin.servers.fields import KINDS, LONGEST, TRANSPORTS
+from bot.admin.text_format import POLICY_CHOICES
+from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
+from bot.domain.server_settings import AUTO_CONNECT, SETTINGS, TRUSTED
+from bot.domain.servers import OAUTH_KINDS
+from bot.i18n import _, gettext_lazy
+
+_NAME = Field(
+    "title", gettext_lazy("Name"), hint=gettext_lazy("its display name"), required=True, longest=LONGEST["title"]
+)
+_TRANSPORT = replace(
+    choice_field("transport", "Transport", "a remote server, or a program on this machine", TRANSPORTS),
+    required=True,
+)
+_REMOTE = Field(
+    "where", gettext_lazy("Server address"), hint="https://example.com/mcp", required=True, longest=LONGEST["url"]
+)
+_LOCAL = Field(
+    "where", gettext_lazy("Command line"), hint="python -m my_server", required=True, longest=LONGEST["command"]
+)
+_EITHER = replace(
+    _REMOTE,
+    label=gettext_lazy("Address or command line"),
+    hint=gettext_lazy("https://example.com/mcp, or for stdio: python -m my_server"),
+)
+_AUTH = choice_field("auth", "Sign-in", "how the bot shows who it is; a local program needs none", KINDS)
+_POLICY = choice_field("policy", "Policy", "what happens when the model asks for one of its tools", POLICY_CHOICES)
+_HEADER = replace(
+    text_field("auth_header", "Header", "the header that carries the secret", 100),
+    value="Authorization",
+)
+_USER = text_field("username", "User name reference", "env:NAME or file:/path: it is kept like the password", 1024)
+_SECRET = text_field(
+    "secret", "Secret reference", "env:NAME or file:/path: where the secret is, never the secret itself", 1024
+)
+_HIDDEN = Field(
+    SECRET_FIELD,
+    gettext_lazy("Secret"),
+    FieldKind.SECRET,
+    gettext_lazy("the secret itself, kept encrypted; leave it empty if you gave a reference"),
+    longest=4096,
+)
+_CLIENT = text_field(
+    "client_id",
+    "Client id",
+    "what the authorization server knows the bot by; empty: the bot registers itself",
+    LONGEST["client_id"],
+)
+_OWN_CLIENT = replace(_CLIENT, hint=gettext_lazy("what the authorization server knows the bot by"), required=True)
+_SCOPE = text_field("scope", "Scopes", "what to ask for, with blanks between; empty: what the server says", 1000)
+_CLIENT_SECRET = replace(
+    _SECRET,
+    label=gettext_lazy("Client secret"),
+    hint=gettext_lazy("if the client has one: env:NAME or file:/path, never the secret itself"),
+)
+_SECRET_OR_LINK = replace(
+    _SECRET, hint=gettext_lazy("env:NAME or file:/path, never the secret itself; empty: a link to enter it")
+)
+_ENV = lines_field("env", "Environment", "NAME=env:OTHER or NAME=file:/path, one a line")
+_HEADERS = lines_field(
+    "headers", "Other headers", "Name=text, or for a secret Name=env:OTHER or Name=file:/path, one a line"
+)
+_FOLDER = text_field("cwd", "Folder", "where the program starts; an absolute path", 1024)
+_DESCRIPTION = text_field("description", "Description", "its purpose", LONGEST["description"])
+_USER_IF_BASIC = replace(_USER, hint=gettext_lazy("for basic: env:NAME or file:/path; *** keeps the one there is"))
+_PAIR = replace(
+    _HIDDEN,
+    label=gettext_lazy("User name and password"),
+    hint=gettext_lazy("as USER:PASSWORD, kept encrypted; the password alone if the user name is a reference"),
+)
+_FORM = attrgetter("form")
+
+
+Step = tuple[Field, ...]
+
+
+class SecretFieldMode(Enum):
+    """Ways in which a form asks for a secret: by reference; at a hidden prompt; by reference, else with a one-time link
+    after saving.
+    """
+
+    REFERENCE = "reference"
+    PROMPT = "prompt"
+    LINK = "link"
+
+
+def steps_of_adding(fields: Mapping[str, str], mode: SecretFieldMode) -> list[Step]:
+    """Return the steps of adding that follow from the fields so far."""
+    steps: list[Step] = [(_NAME, _TRANSPORT, _EITHER, _AUTH, _POLICY)]
+    if fields.get("transport") == "stdio":
+        return [*steps, (_ENV, _FOLDER, confirmation(fields.get("title", "")))]
+    return [*steps, *_authentication_steps(fields.get("auth", ""), mode)]
+
+
+def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> list[Step]:
+    """Return the steps of editing, with a confirmation if the command line changes."""
+    if before.get("transport") == "stdio":
+        steps: list[Step] = [
+            (_NAME, _DESCRIPTION, _LOCAL, AUTO_CONNECT.form_field, TRUSTED.form_field),
+            (_ENV, _FOLDER),
+        ]
+    else:
+        steps = [
+            (_NAME, _DESCRIPTION, _REMOTE, AUTO_CONNECT.form_field, TRUSTED.form_field),
+            (_AUTH, _HEADER, _USER_IF_BASIC, _SECRET, _HEADERS),
+        ]
+        if fields.get("auth") in OAUTH_KINDS:
+            steps.append((_CLIENT, _SCOPE))
+    for _form, settings in groupby(sorted(filter(_FORM, SETTINGS), key=_FORM), _FORM):
+        steps += in_steps([setting.form_field for setting in settings])
+    if before.get("transport") == "stdio" and fields.get("where", before["command"]) != before["command"]:
+        steps.append((confirmation(before["name"]),))
+    return steps
+
+
+def confirmation(name: str) -> Field:
+    """Return the confirmation field for a new command line."""
+    return Field(
+        "confirm", _("Confirm"), hint=_("type {name} to allow exactly this command line", name=name), required=True
+    )
+
+
+def form(
+    form_id: str,
+    title: str,
+    steps: Sequence[Step],
+    number: int,
+    *,
+    values: Mapping[str, str],
+    errors: Mapping[str, str],
+    submit: str,
+    intro: str = "",
+    instead: str = "",
+) -> Form:
+    """Return one step with its values and errors, and the values of other steps as carried fields. Fields that were not
+    filled in yet show no errors.
+    """
+    step = steps[number - 1]
+    names = {field.name for field in step}
+    errors = _visible_errors(names, values, errors)
+    last = number == len(steps)
+    return Form(
+        id=f"{form_id}:{number}",
+        title=title
+        if len(steps) == 1
+        else _("{title} · {number} of {count}", title=title, number=number, count=len(steps)),
+        fields=tuple(_with_value(field, values, errors) for field in step),
+        submit=submit if last else _("Continue"),
+        intro=intro,
+        carried={name: value for name, value in values.items() if name not in names and name != SECRET_FIELD},
+        instead=str(instead),
+    )
+
+
+def in_steps(fields: Sequence[Field]) -> list[Step]:
+    """Return fields as steps of a form."""
+    return [tuple(fields[first : first + FIELDS_A_STEP]) for first in range(0, len(fields), FIELDS_A_STEP)]
+
+
+def next_step(steps: Sequence[Step], number: int, errors: Mapping[str, str]) -> int | None:
+    """Return the next step: the first visited one with an error, the following one, or None at the end. A step that
+    does not exist is replaced by the last one, because its fields were not answered.
+    """
+    for index, step in enumerate(steps[:number], 1):
+        if any(field.name in errors for field in step):
+            return index
+    if number > len(steps):
+        return len(steps)
+    return number + 1 if number < len(steps) else None
+
+
+def next_form_step(steps: Sequence[Step], submission: SubmissionContext) -> tuple[int, Mapping[str, str]] | None:
+    """Return the next step of a form and its errors; None at the end. The state of the submission is its step. A
+    required field without a value is an error.
+    """
+    number = int(next(iter(submission.state), "1"))
+    missing = {
+        field.name: _("Something is needed here.")
+        for step in steps[:number]
+        for field in step
+        if field.required and not submission.fields.get(field.name, "").strip()
+    }
+    if errors := {**missing, **submission.errors}:
+        return number, errors
+    return (number + 1, {}) if number < len(steps) else None
+
+
+def _visible_errors(names: set[str], values: Mapping[str, str], errors: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the errors of filled-in fields. A missing secret is an error at the field where it can be typed."""
+    visible = {name: error for name, error in errors.items() if name in values}
+    if SECRET_FIELD in names and "secret" in visible and not values["secret"]:
+        visible.setdefault(SECRET_FIELD, visible.pop("secret"))
+    return visible
+
+
+def _with_value(field: Field, values: Mapping[str, str], errors: Mapping[str, str]) -> Field:
+    value = "" if field.kind is FieldKind.SECRET else values.get(field.name, field.value)
+    return filled_field(field, value, errors.get(field.name, ""))
+
+
+def _authentication_steps(auth: str, mode: SecretFieldMode) -> list[Step]:
+    match auth:
+        case "header" | "api_key":
+            return [(_HEADER, *_ASKED[mode])]
+        case "basic":
+            return [(_USER, *_ASKED_OF_BASIC[mode])]
+        case "oauth":
+            return [(_CLIENT, _SCOPE, _CLIENT_SECRET, *_ASKED[mode][1:])]
+        case "client_credentials":
+            return [(_OWN_CLIENT, _SCOPE, *_ASKED[mode])]
+        case _:
+            return []
+
+
+_ASKED_OF_BASIC = {
+    SecretFieldMode.REFERENCE: (_SECRET,),
+    SecretFieldMode.PROMPT: (_SECRET, _PAIR),
+    SecretFieldMode.LINK: (_SECRET_OR_LINK,),
+}
+_ASKED = {
+    SecretFieldMode.REFERENCE: (_SECRET,),
+    SecretFieldMode.PROMPT: (_SECRET, _HIDDEN),
+    SecretFieldMode.LINK: (_SECRET_OR_LINK,),
+}

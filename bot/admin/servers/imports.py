@@ -1,0 +1,617 @@
+"""`/mcp add --file PATH`: servers from a file of another program (Claude Desktop, Claude Code, VS Code, Cursor and the
+like), with a preview.
+
+Only the operator may name a file of the bot's machine, at a terminal. Nothing is saved before the confirmation, which
+adds exactly what was shown: it names the file's digest. Secrets in the text end in `values` and
+`hidden`, never in a note.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bot.admin.command import Answers, Arguments, CommandContext, CommandRejected, option
+from bot.admin.dependencies import CommandDependencies
+from bot.admin.servers.checks import ServerChange
+from bot.admin.servers.control import InvalidServer, ServerService
+from bot.admin.servers.definition import (
+    KEEP,
+    ParsedDefinition,
+    secret_error,
+    weak_secret_warning,
+    with_missing_secrets,
+)
+from bot.admin.servers.fields import is_slug, slug_of
+from bot.admin.servers.launch_consent import Facts, checked_question, consent_facts
+from bot.admin.servers.secrets import enter_secret, missing_slots
+from bot.admin.servers.token_detection import looks_like_token
+from bot.admin.servers.validation import ServerRequest, ServerValidator
+from bot.admin.text_format import parse_policy, sentences
+from bot.domain.catalog import bare_package, fetched_package
+from bot.domain.characters import spell_hidden
+from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Table
+from bot.domain.secrets import is_plain_header, is_plain_variable
+from bot.domain.server_files import NOT_TAKEN, ServerEntry, find_sections, plain_json, unknown_keys_text
+from bot.domain.server_settings import SETTINGS, field_text
+from bot.domain.servers import USER_SLOT, ServerEnablement, ServerRecord, StdioTransport
+from bot.domain.toml_errors import toml_problem
+from bot.i18n import _, gettext_lazy, ngettext
+
+MOST_SERVERS = 100
+_SETTINGS = frozenset(setting.key for setting in SETTINGS if setting.imported)
+"""Settings of servers, as in the operator's file."""
+_KNOWN = frozenset(
+    (
+        "command", "args", "env", "cwd", "url", "headers", "transport", "disabled", "description", "title",
+    )
+)  # fmt: skip
+_NOT_TAKEN = {**NOT_TAKEN, "trusted": NOT_TAKEN["trust"]}
+_TOML = re.compile(r"\s*(?:#|\[\[?[A-Za-z]|[\w.\"-]+\s*=)")
+_VARIABLE = re.compile(r"\$\{(?:(env|input|config|command):)?([A-Za-z_/][\w./-]*)(?::-?([^}]*))?\}")
+_PLACEHOLDER = re.compile(r"(?i)<.*>|your[-_ ].*|.*[-_ ]here|x{3,}|\*{3,}|\.{3}|change[-_]?me|todo|")
+_BEARER = re.compile(r"(?i)bearer\s+(.+)")
+_BASIC = re.compile(r"(?i)basic\s+([A-Za-z0-9+/=]+)")
+IMPORTING = (
+    option("file", "a file of another program, whose servers are added", metavar="PATH"),
+    option("only", "a server of that file, and no others", repeated=True, metavar="NAME"),
+    option("input", "the value of an input of that file", repeated=True, metavar="ID=VALUE"),
+    Parameter("yes", "add them without a question", ParameterKind.FLAG),
+    option("digest", "of what was shown"),
+)
+_LARGEST = 1024 * 1024
+_DIGEST_LENGTH = 12
+_LONGEST_PREVIEW = 30_000
+"""Characters about all servers of a file, some ten screens."""
+
+
+@dataclass
+class ImportedServer:
+    """One server of the file as fields of a definition. `values` are secrets by slot, `hidden` is the one to sign in
+    with, `missing` are slots of secrets that are still to be entered. With a `problem` it cannot be added.
+    """
+
+    name: str
+    slug: str
+    fields: dict[str, str] = field(default_factory=dict)
+    argv: tuple[str, ...] = ()
+    hidden: str = ""
+    values: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problem: str = ""
+    disabled: bool = False
+    seen: Callable[[str], str] = str
+    """Returns a key as the file spells it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """Input that VS Code asks for."""
+
+    password: bool
+    description: str
+    default: str
+
+
+class _Unusable(Exception):
+    """Reason why a server cannot be taken over, as a sentence."""
+
+
+def parse_import_file(text: str, answers: Mapping[str, str]) -> list[ImportedServer]:
+    """Return the servers of a file. `answers` are values of inputs by id. Raises CommandRejected."""
+    document = _parse(text)
+    sections = list(find_sections(document))
+    entries = [(name, entry) for _at, section in sections for name, entry in section.items()]
+    if not sections:
+        missing = _("There are no servers in this file. An object of them is expected under `mcpServers` or `servers`.")
+        raise CommandRejected(sentences(missing, _keys_text(unknown_keys_text(document, ()))))
+    if len(entries) > MOST_SERVERS:
+        raise CommandRejected(_("There are more than {count} servers in this file.", count=MOST_SERVERS))
+    inputs = dict(_inputs(document))
+    servers: list[ImportedServer] = []
+    for name, entry in entries:
+        server = ImportedServer(name, slug_of(name))
+        try:
+            _ServerReader(server, inputs, answers).read(entry)
+        except _Unusable as reason:
+            server.problem = str(reason)
+        if any(server.slug == other.slug for other in servers):
+            server.problem = server.problem or _("Another server of this file has the same name.")
+        servers.append(server)
+    return servers
+
+
+def _parse(text: str) -> Mapping[str, Any]:
+    """Parse JSON with comments and trailing commas, as editors write it, or TOML."""
+    if _TOML.match(text):
+        try:
+            return tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            problem = toml_problem(text, error)
+            raise CommandRejected(_("The file is neither JSON nor valid TOML: {error}.", error=problem)) from None
+    try:
+        document = json.loads(plain_json(text))
+    except json.JSONDecodeError as error:
+        at = {"line": error.lineno, "column": error.colno}
+        reason = _("The file is not valid JSON: line {line}, column {column}. YAML is not read.", **at)
+        raise CommandRejected(reason) from None
+    except RecursionError:
+        raise CommandRejected(_("The file is nested too deeply.")) from None
+    if not isinstance(document, dict):
+        raise CommandRejected(_("The file does not hold a JSON object."))
+    return document
+
+
+def _keys_text(unknown: str) -> str:
+    return _("Its keys are {unknown}", unknown=unknown) if unknown else ""
+
+
+def _inputs(document: Mapping[str, Any]) -> Iterator[tuple[str, _Input]]:
+    nested = document.get("mcp")
+    listed = document.get("inputs") or (nested.get("inputs") if isinstance(nested, dict) else None)
+    for entry in listed if isinstance(listed, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("id"), str):
+            texts = (entry.get(key) for key in ("description", "default"))
+            description, default = (text if isinstance(text, str) else "" for text in texts)
+            yield entry["id"], _Input(entry.get("password") is True, description, default)
+
+
+def _settings(entry: Mapping[str, Any]) -> dict[str, str]:
+    values = {name: entry[name] for name in sorted(_SETTINGS) if isinstance(entry.get(name), bool | int | float | str)}
+    return {name: field_text(value) for name, value in values.items()}
+
+
+class _ServerReader:
+    """Reads one entry into a server."""
+
+    def __init__(self, server: ImportedServer, inputs: Mapping[str, _Input], answers: Mapping[str, str]) -> None:
+        self._server = server
+        self._inputs = inputs
+        self._answers = answers
+
+    def read(self, entry: Any) -> None:
+        """Read an entry. Raises _Unusable."""
+        if not isinstance(entry, dict):
+            raise _Unusable(_("It is not an object."))
+        self._entry = entry = ServerEntry(entry)
+        if not self._server.slug:
+            raise _Unusable(_("Its name has no letter from a to z and no digit: rename it in the file."))
+        self._server.seen = entry.seen
+        if not isinstance(disabled := entry.get("disabled", False), bool):
+            raise _Unusable(_("Its {key} is neither true nor false.", key=entry.seen("disabled")))
+        self._server.disabled = disabled
+        self._tell_ignored(entry)
+        title = self._text(entry, "title") or (self._server.name if self._server.name != self._server.slug else "")
+        if settings := _settings(entry):
+            self._server.fields |= settings
+            self._server.notes.append(
+                _("with {settings}", settings=", ".join(f"{name} {value}" for name, value in settings.items()))
+            )
+        described = {"title": title, "description": self._text(entry, "description")}
+        self._server.fields |= {name: text for name, text in described.items() if text}
+        url, kind = self._text(entry, "url"), self._text(entry, "transport")
+        if url and not kind and self._text(entry, "command"):
+            both = (entry.seen("command"), entry.seen("url"))
+            raise _Unusable(_("It has both {command} and {url}: take one of them out.", command=both[0], url=both[1]))
+        if url and kind != "stdio":
+            self._read_remote(url, kind, self._texts(entry, "headers"))
+        else:
+            self._read_program(entry)
+
+    def _tell_ignored(self, entry: Mapping[str, Any]) -> None:
+        if self._server.disabled:
+            self._server.notes.append(_("disabled in the file, and added disabled"))
+        self._server.notes += (f"{key}: {effect}" for key, effect in _NOT_TAKEN.items() if key in entry)
+        if unknown := sorted(str(key)[:40] for key in entry.keys() - _KNOWN - _SETTINGS - _NOT_TAKEN.keys()):
+            self._server.notes.append(_("ignored: {keys}", keys=", ".join(unknown)))
+
+    def _read_remote(self, url: str, kind: str, headers: Mapping[str, str]) -> None:
+        self._server.fields["url"] = self._fill(url, _("its address"))
+        if kind:
+            self._server.fields["transport"] = kind
+        lines = []
+        for name, value in headers.items():
+            if name.lower() == "authorization":
+                self._read_authorization(value)
+            elif line := self._line("header:", name, value):
+                lines.append(line)
+        if lines:
+            self._server.fields["headers"] = "\n".join(lines)
+
+    def _read_program(self, entry: Mapping[str, Any]) -> None:
+        command, args, env = self._text(entry, "command"), entry.get("args"), entry.get("env")
+        if not command:
+            unknown = unknown_keys_text(entry, _KNOWN | _SETTINGS | _NOT_TAKEN.keys())
+            raise _Unusable(sentences(_("It has neither a command nor an address."), _keys_text(unknown)))
+        words = [command, *self._words(args)]
+        if words[0].lower() in ("cmd", "cmd.exe") and [word.lower() for word in words[1:2]] == ["/c"]:
+            words = words[2:] or words
+        if bare_package(fetched_package(words[0], words[1:])) == "mcp-remote":
+            self._read_remote_program(words, self._texts({"env": env}, "env"))
+            return
+        argv = tuple(self._fill(word, _("its command line")) for word in words)
+        if any(looks_like_token(word) for word in argv):
+            raise _Unusable(_("An argument of its command line looks like a secret, which all could read: use `env`."))
+        self._server.argv = argv
+        if cwd := self._text(entry, "cwd"):
+            self._server.fields["cwd"] = self._fill(cwd, _("its folder"))
+        variables = self._texts({"env": env}, "env")
+        if lines := [line for name, value in variables.items() if (line := self._line("env:", name, value))]:
+            self._server.fields["env"] = "\n".join(lines)
+
+    def _read_remote_program(self, words: Sequence[str], env: Mapping[str, str]) -> None:
+        """Read `npx mcp-remote URL --header 'NAME: VALUE'`, which is a bridge to a server at an address. A value may
+        be in its environment.
+        """
+        url = next((word for word in words if word.startswith(("http://", "https://"))), "")
+        if not url:
+            raise _Unusable(_("mcp-remote has no address."))
+        texts = (text for option, text in itertools.pairwise(words) if option == "--header")
+        filled = (_VARIABLE.sub(lambda match: env.get(match[2], match[0]), text).partition(":") for text in texts)
+        self._server.notes.append(_("reached directly, without mcp-remote"))
+        self._read_remote(url, "auto", {name.strip(): value.strip() for name, _, value in filled})
+
+    def _read_authorization(self, value: str) -> None:
+        """Read the header Authorization as a way to sign in."""
+        bearer, basic = _BEARER.fullmatch(value), _BASIC.fullmatch(value)
+        if basic and not _VARIABLE.search(value):
+            user, colon, password = _decode_basic(basic[1]).partition(":")
+            self._server.fields |= {"auth": "basic", "username": KEEP}
+            if colon and not (error := secret_error(password)):
+                self._server.values[USER_SLOT], self._server.hidden = user, password
+                self._warn_if_weak("auth", password)
+            else:
+                problem = error if colon else _("it cannot be read")
+                self._miss("auth", _("the password is to be set: {problem}", problem=problem))
+            return
+        self._server.fields["auth"] = "api_key" if bearer else "header"
+        reference, secret = self._secret("auth", bearer[1] if bearer else value)
+        if reference:
+            self._server.fields["secret"] = reference
+        self._server.hidden = secret
+
+    def _line(self, kind: str, name: str, value: str) -> str:
+        """Return a header or variable as a line of its field; empty if its value is still to be entered."""
+        plain = is_plain_header if kind == "header:" else is_plain_variable
+        if not value and plain(name, "on"):
+            return ""
+        filled = value if self._holds_secret(value) else self._fill(value, name)
+        if not _VARIABLE.search(filled) and plain(name, filled) and not looks_like_token(filled):
+            return "" if _PLACEHOLDER.fullmatch(filled) else f"{name}={filled}"
+        reference, secret = self._secret(f"{kind}{name}", filled)
+        if secret:
+            self._server.values[f"{kind}{name}"] = secret
+        return f"{name}={reference or KEEP}" if reference or secret else ""
+
+    def _secret(self, slot: str, value: str) -> tuple[str, str]:
+        """Return a secret as a reference or in clear text; neither if it is still to be entered."""
+        variable = _VARIABLE.fullmatch(value)
+        if variable and variable[1] in (None, "env"):
+            texts = {"slot": slot, "variable": variable[2]}
+            self._server.notes.append(
+                _("{slot} is the bot's variable {variable}: MCP_SECRET_VARIABLES has to allow it", **texts)
+            )
+            return f"env:{variable[2]}", ""
+        if variable:
+            known = self._inputs.get(variable[2])
+            named = _("input {name}", name=variable[2]) if variable[1] == "input" else variable[0]
+            self._miss(slot, (known.description if known else "") or named)
+        elif _VARIABLE.search(value):
+            self._miss(slot, _("it was put together from several parts: enter the whole"))
+        elif _PLACEHOLDER.fullmatch(value):
+            self._miss(slot, _("the file has only a placeholder"))
+        elif error := secret_error(value):
+            self._miss(slot, error.rstrip("."))
+        else:
+            self._warn_if_weak(slot, value)
+            return "", value
+        return "", ""
+
+    def _warn_if_weak(self, slot: str, value: str) -> None:
+        if warning := weak_secret_warning({slot: value}):
+            self._server.notes.append(f"{slot}: {warning}")
+
+    def _miss(self, slot: str, reason: str) -> None:
+        self._server.missing.append(slot)
+        self._server.notes.append(_("{slot} is to be entered: {reason}", slot=slot, reason=reason[:200]))
+
+    def _holds_secret(self, value: str) -> bool:
+        return any(
+            self._constant(match) is None and not self._is_plain_input(match) for match in _VARIABLE.finditer(value)
+        )
+
+    def _is_plain_input(self, match: re.Match[str]) -> bool:
+        known = self._inputs.get(match[2])
+        return match[1] == "input" and known is not None and not known.password
+
+    def _fill(self, text: str, place: str) -> str:
+        """Return a text with its variables filled in. Raises _Unusable for those that have no value here."""
+
+        def value_of(match: re.Match[str]) -> str:
+            value = self._constant(match)
+            if value is None:
+                raise _Unusable(self._unfilled(match, place))
+            return value
+
+        return _VARIABLE.sub(value_of, text)
+
+    def _constant(self, match: re.Match[str]) -> str | None:
+        """Return the value of a variable that is no secret and known here."""
+        kind, name, default = match[1], match[2], match[3]
+        if kind == "input":
+            known = self._inputs.get(name, _Input(password=False, description="", default=""))
+            return None if known.password else self._answers.get(name) or known.default or None
+        known_here = {"userHome": str(Path.home()), "pathSeparator": "/", "/": "/"}
+        return known_here.get(name, default) if kind is None else default
+
+    def _unfilled(self, match: re.Match[str], place: str) -> str:
+        kind, name = match[1], match[2]
+        if kind != "input":
+            return _(
+                "{variable} in {place} has no value here: write it into the file.",
+                variable=match[0] if match[3] is None else f"${{{f'{kind}:' if kind else ''}{name}}}",
+                place=place,
+            )
+        known = self._inputs.get(name)
+        if known is not None and known.password:
+            texts = {"name": name, "place": place}
+            return _("The secret input {name} is in {place}, which all could read: use `env` or `headers`.", **texts)
+        if known is not None and known.description:
+            texts = {"name": name, "description": known.description[:100]}
+            return _("It needs the input {name} ({description}): --input {name}=VALUE", **texts)
+        return _("It needs the input {name}: --input {name}=VALUE", name=name)
+
+    def _text(self, entry: Mapping[str, Any], key: str) -> str:
+        value = entry.get(key)
+        if value is not None and not isinstance(value, str):
+            raise _Unusable(_("Its {key} is not a text.", key=self._entry.seen(key)))
+        return value or ""
+
+    def _words(self, args: Any) -> list[str]:
+        if args is None:
+            return []
+        if not isinstance(args, list) or not all(isinstance(word, str) for word in args):
+            raise _Unusable(_("Its args are not a list of texts."))
+        return args
+
+    def _texts(self, entry: Mapping[str, Any], key: str) -> dict[str, str]:
+        values = entry.get(key) or {}
+        if not isinstance(values, dict) or not all(isinstance(item, str) for item in values.values()):
+            raise _Unusable(_("Its {key} is not an object of texts.", key=self._entry.seen(key)))
+        return values
+
+
+def _decode_basic(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
+
+
+@dataclass
+class _Candidate:
+    """A server of the file, and its draft if it can be added."""
+
+    server: ImportedServer
+    draft: ParsedDefinition | None = None
+    facts: Facts = ()
+
+    @property
+    def program(self) -> str:
+        """The program that it starts; empty for none."""
+        transport = self.draft.record.config.transport if self.draft else None
+        return transport.command if isinstance(transport, StdioTransport) else ""
+
+
+class ServerImport:
+    """Preview and import."""
+
+    def __init__(self, dependencies: CommandDependencies, validator: ServerValidator, service: ServerService) -> None:
+        self._administration = dependencies.administration
+        self._rights = dependencies.rights
+        self._validator = validator
+        self._service = service
+
+    async def run(self, request: CommandContext) -> Reply | Answers:
+        """Show the servers that would be added, or add them. Raises CommandRejected."""
+        if not (request.hidden_input and self._rights.operates(request.member)):
+            raise CommandRejected(
+                _(
+                    "Only the operator may import a file, at a terminal of the bot's machine. Elsewhere servers are "
+                    "added one by one: `/mcp add NAME URL`."
+                )
+            )
+        arguments = request.arguments
+        text = await asyncio.to_thread(_read, arguments.get("file"))
+        digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
+        if arguments.get("digest", digest) != digest:
+            raise CommandRejected(
+                _("The file is not what it was when it was shown. Nothing was added. Import it again.")
+            )
+        servers = _chosen(parse_import_file(text, _answers(arguments)), arguments)
+        candidates = [await self._candidate(server, request) for server in servers]
+        ready = [candidate for candidate in candidates if candidate.draft is not None]
+        programs = sorted({item.program for item in ready if item.program} - self._allowed(ready))
+        if arguments.has("yes") and programs and not arguments.has("allow"):
+            raise CommandRejected(
+                _(
+                    "They would run programs that are not allowed on this machine yet. Nothing was added. Leave out "
+                    "`--yes` to see them, or add `--allow`."
+                )
+            )
+        if not arguments.has("yes") or not ready:
+            return self._preview(candidates, programs, digest, request)
+        for program in programs:
+            await self._administration.allow_program(program)
+        return self._add(candidates, request)
+
+    def _allowed(self, candidates: Sequence[_Candidate]) -> set[str]:
+        return {item.program for item in candidates if self._administration.allows_program(item.program)}
+
+    async def _candidate(self, server: ImportedServer, request: CommandContext) -> _Candidate:
+        if server.problem:
+            return _Candidate(server)
+        everywhere = not request.arguments.has("here")
+        own = (server.slug, everywhere, server.argv, server.hidden, server.values)
+        draft = await self._validator.draft_new(
+            ServerRequest(server.fields, request.member, request.conversation, *own)
+        )
+        draft = with_missing_secrets(draft, server.missing)
+        errors = {name: error for name, error in draft.errors.items() if not self._only_asks(name, draft)}
+        if errors:
+            server.problem = sentences(*(f"{server.seen(name)}: {error}" for name, error in errors.items()))
+            return _Candidate(server)
+        if server.disabled:
+            draft.record = replace(draft.record, enablement=ServerEnablement.DISABLED)
+        try:
+            facts = consent_facts(draft.record.config, draft.record.secrets, draft.secrets)
+        except CommandRejected as rejection:
+            server.problem = str(rejection)
+            return _Candidate(server)
+        return _Candidate(server, ParsedDefinition(draft.record, draft.secrets), facts)
+
+    def _only_asks(self, name: str, draft: ParsedDefinition) -> bool:
+        """Return True for the error of a program that the operator has not allowed yet, but may."""
+        match draft.record.config.transport:
+            case StdioTransport(command=program, launch=None) if program and name == "command":
+                return not self._administration.allows_program(program)
+            case _:
+                return False
+
+    def _preview(
+        self, candidates: Sequence[_Candidate], programs: Sequence[str], digest: str, request: CommandContext
+    ) -> Reply:
+        ready = [candidate for candidate in candidates if candidate.draft is not None]
+        details = tuple(detail for candidate in candidates for detail in _told(candidate))
+        table = Table(("server", "add"), tuple(map(_row, candidates)))
+        if sum(len(text) for _name, text in details) > _LONGEST_PREVIEW:
+            raise CommandRejected(
+                _("These are more servers than can be shown whole. Nothing was added. Choose some with `--only`.")
+            )
+        if not ready:
+            return Reply(_("None of the servers in this file can be added."), table, details, failed=True)
+        count = ngettext("{n} server", "{n} servers", len(ready))
+        words = ("mcp", "add", "--yes", "--digest", digest, *(("--allow",) if programs else ()))
+        allowing = {"servers": count, "programs": spell_hidden(", ".join(programs))}
+        question = (
+            _("Add {servers} and allow {programs} on this machine?", **allowing)
+            if programs
+            else _("Add {servers}?", servers=count)
+        )
+        add = ReplyAction(
+            _("Add {servers}", servers=count),
+            (*words, *request.words),
+            ActionStyle.PRIMARY,
+            question=checked_question(question),
+        )
+        fix = ((gettext_lazy("fix"), _("run this in a terminal, which asks; or add --yes, and --allow for programs")),)
+        counts = {"servers": count, "total": len(candidates)}
+        return Reply(
+            _("{servers} of {total} in this file can be added. Nothing was added yet.", **counts),
+            table,
+            (*details, *fix),
+            failed=True,
+            actions=(add,),
+        )
+
+    async def _add(self, candidates: Sequence[_Candidate], request: CommandContext) -> AsyncIterator[Reply]:
+        policy = parse_policy(request.arguments.get("policy"))
+        rows: list[tuple[str, str]] = []
+        added = 0
+        incomplete: list[ServerRecord] = []
+        for candidate in candidates:
+            if candidate.draft is None:
+                rows.append((candidate.server.name, _("not added: {problem}", problem=candidate.server.problem)))
+                continue
+            outcome = await self._service.add(candidate.draft, policy, request.author)
+            if isinstance(outcome, InvalidServer):
+                problem = sentences(*outcome.errors.values())
+                rows.append((candidate.server.name, _("not added: {problem}", problem=problem)))
+                continue
+            record = outcome.record
+            added += 1
+            result = _("added")
+            if record.missing:
+                incomplete.append(record)
+                result = _("added, and waits for {secrets}", secrets=", ".join(missing_slots(record)))
+            elif record.enablement is ServerEnablement.DISABLED:
+                result = _("added, disabled")
+            elif not request.arguments.has("no-verify"):
+                async for reply in self._validator.reply_with_checks(record, ServerChange.IMPORTED, verify=True):
+                    yield Reply(reply.text)
+                    result = reply.text
+            rows.append((record.config.name, result))
+        actions = (enter_secret(record, missing_slots(record)[0]) for record in incomplete)
+        yield Reply(
+            ngettext("{n} server is added.", "{n} servers are added.", added),
+            Table(("server", "result"), tuple(rows)),
+            failed=not added,
+            actions=(*actions, ReplyAction(_("List them"), ("mcp", "list"))),
+        )
+
+
+def _read(name: str) -> str:
+    """Return the text of the file. Raises CommandRejected."""
+    try:
+        with Path(name).expanduser().open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except (OSError, RuntimeError, ValueError):
+        raise CommandRejected(_("The file cannot be read. Check its path and its permissions.")) from None
+    if len(content) > _LARGEST:
+        raise CommandRejected(_("The file is larger than a megabyte, so it is no list of servers."))
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise CommandRejected(_("The file is not UTF-8 text.")) from None
+
+
+def _answers(arguments: Arguments) -> dict[str, str]:
+    pairs = [text.partition("=") for text in arguments.get_all("input")]
+    if not all(name and assigned for name, assigned, _value in pairs):
+        raise CommandRejected(_("Each `--input` is `ID=VALUE`."))
+    return {name: value for name, _assigned, value in pairs}
+
+
+def _chosen(servers: list[ImportedServer], arguments: Arguments) -> list[ImportedServer]:
+    """Return the servers that the options choose. A name in front of the options renames a single one."""
+    only = arguments.get_all("only")
+    chosen = [server for server in servers if not only or server.name in only or server.slug in only]
+    if len(chosen) < len(only) or not chosen:
+        names = ", ".join(f"`{server.slug}`" for server in servers if server.slug)
+        raise CommandRejected(
+            _("There is no such server in this file. There are: {servers}.", servers=names or _("none"))
+        )
+    name = arguments.get("name")
+    if name and (len(chosen) != 1 or not is_slug(name)):
+        raise CommandRejected(_("A name is for one server: choose it with `--only`. It is a slug, such as `wiki-2`."))
+    if name:
+        chosen[0].slug = name
+    return chosen
+
+
+def _row(candidate: _Candidate) -> tuple[str, ...]:
+    if candidate.draft is None:
+        return spell_hidden(candidate.server.name), _("no")
+    return candidate.draft.record.config.name, _("disabled") if candidate.server.disabled else _("yes")
+
+
+def _told(candidate: _Candidate) -> list[tuple[str, str]]:
+    """Return all that is agreed to about a server, and the notes on it."""
+    server, draft = candidate.server, candidate.draft
+    if draft is None:
+        problem = _("cannot be added: {problem}", problem=server.problem)
+        return [(spell_hidden(server.name), spell_hidden(problem))]
+    name = draft.record.config.name
+    facts = (f"{fact}: {text}" for fact, text in candidate.facts)
+    return [(name, text) for text in (*facts, *map(spell_hidden, server.notes))]

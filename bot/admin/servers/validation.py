@@ -1,0 +1,219 @@
+"""Validation of servers: drafts from fields, checks of the member's rights, and checks of a saved server. Commands and
+the HTTP API share it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from bot.admin.command import CommandRejected, ForbiddenRejection
+from bot.admin.dependencies import CommandDependencies
+from bot.admin.servers.checks import ServerChange, verify_server
+from bot.admin.servers.definition import ParsedDefinition, parse_definition
+from bot.admin.servers.directory import ServerDirectory, name_in_use
+from bot.admin.servers.fields import is_slug, slug_of
+from bot.admin.servers.listing import endpoint_facts
+from bot.admin.servers.sign_in import SignInSteps
+from bot.admin.servers.templates import SLOT, fill_template, launch_of, place_of_template
+from bot.admin.text_format import known_facts, sentences, server_label
+from bot.domain.commands import Reply
+from bot.domain.conversations import ConversationKey, Member
+from bot.domain.launch_templates import expand_template
+from bot.domain.secret_binding import binding_of
+from bot.domain.secrets import SecretSource
+from bot.domain.servers import (
+    AUTH_SECRET,
+    EVERYWHERE,
+    HttpTransport,
+    ServerConfig,
+    ServerRecord,
+    StdioTransport,
+    Transport,
+)
+from bot.i18n import _, gettext_lazy
+
+_OPERATORS = gettext_lazy("Only the operator may have programs started on this machine.")
+_STRICTER_ONLY = gettext_lazy(
+    "Only the operator may make this less strict, also by leaving it to the server's hints. You may choose strangers "
+    "or world."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRequest:
+    """A requested server. `name` is a slug, or a title to derive one from. `hidden` is the authentication secret and
+    `values` are others by slot, if given in clear text.
+    """
+
+    fields: Mapping[str, str]
+    member: Member
+    conversation: ConversationKey
+    name: str = ""
+    everywhere: bool = False
+    argv: tuple[str, ...] = ()
+    hidden: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+class ServerValidator:
+    """Creates and validates drafts."""
+
+    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
+        self._dependencies = dependencies
+        self._directory = directory
+        self._sign_in_steps = SignInSteps(dependencies, directory)
+
+    def is_operator(self, member: Member) -> bool:
+        """Return True if the member is the operator."""
+        return self._dependencies.rights.operates(member)
+
+    def may_define(self, config: ServerConfig, member: Member) -> None:
+        """Check that the member may change such a definition. Raises ForbiddenRejection."""
+        if _is_typed_program(config.transport) and not self.is_operator(member):
+            raise ForbiddenRejection(sentences(_OPERATORS, _("This server is one.")))
+
+    def is_name_allowed(self, slug: str) -> bool:
+        """Return True if the operator allows this name."""
+        return self._dependencies.operator.admits(slug)
+
+    async def check_allowed(self, config: ServerConfig) -> None:
+        """Check the definition against the operator's settings, without resolving secrets. Raises CommandRejected."""
+        if not self.is_name_allowed(config.name):
+            raise CommandRejected(
+                _(
+                    "MCP_ALLOWED_SERVERS does not list {server}, so it does not run and takes no secret. The operator "
+                    "can add the name and restart the bot.",
+                    server=server_label(config),
+                )
+            )
+        if objection := await asyncio.to_thread(self._dependencies.administration.rejection_reason, config):
+            raise CommandRejected(
+                sentences(_("{server} does not run here and takes no secret.", server=server_label(config)), objection)
+            )
+
+    async def draft_new(self, server_request: ServerRequest) -> ParsedDefinition:
+        """Return the draft of a new server."""
+        slug = server_request.name if is_slug(server_request.name) else slug_of(server_request.name)
+        workspace = EVERYWHERE if server_request.everywhere else server_request.conversation.workspace_key
+        blank = ServerConfig(slug, HttpTransport(""), id=str(uuid.uuid4()), workspace=workspace)
+        record = ServerRecord(blank, created_by=server_request.member.author.principal)
+        draft = self._parse(record, server_request)
+        self._check_flows(record, draft, server_request.member)
+        if not slug:
+            draft.errors["name"] = _("What is it called? There must be a letter from a to z or a digit in it.")
+        await self.validate(draft, server_request.member, server_request.conversation)
+        self.check_references(draft, None, server_request.member)
+        return draft
+
+    async def draft_change(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
+        """Return the draft of a changed server. Raises ForbiddenRejection."""
+        self.may_define(record.config, server_request.member)
+        draft = self._parse(record, server_request)
+        await self.validate(draft, server_request.member, server_request.conversation)
+        self.check_references(draft, record, server_request.member)
+        self._check_flows(record, draft, server_request.member)
+        return draft
+
+    async def validate(
+        self, draft: ParsedDefinition, member: Member, conversation: ConversationKey
+    ) -> ParsedDefinition:
+        """Return the draft with errors from outside of it: rights of the member, restrictions of addresses, names in
+        use.
+        """
+        config = draft.record.config
+        local = isinstance(config.transport, StdioTransport)
+        if _is_typed_program(config.transport) and not self.is_operator(member):
+            choose = (
+                _("Choose streamable_http or a launch template.")
+                if self._dependencies.operator.templates()
+                else _("Choose streamable_http.")
+            )
+            draft.errors["transport"] = sentences(_OPERATORS, choose)
+        place = place_of_template(draft.record, self._dependencies.operator.templates()) or (
+            "command" if local else "url"
+        )
+        misplaced = place in draft.errors or any(name.startswith(SLOT) for name in draft.errors)
+        # In a thread, because it looks up paths on the disk.
+        if not misplaced and (
+            objection := await asyncio.to_thread(self._dependencies.administration.rejection_reason, config)
+        ):
+            draft.errors[place] = objection
+        if not self.is_name_allowed(config.name):
+            draft.errors.setdefault("name", _("MCP_ALLOWED_SERVERS does not list this name."))
+        others = await self._directory.all(conversation)
+        for name, text in (("name", config.name), ("title", config.title)):
+            other = name_in_use(others, text, except_id=config.id) if text else None
+            if other is not None:
+                draft.errors.setdefault(name, _("This is taken by {server}.", server=other.name))
+        return draft
+
+    def check_references(self, draft: ParsedDefinition, before: ServerRecord | None, member: Member) -> None:
+        """Mark the operator's references as vouched for. Add an error for each ungranted reference of another member
+        that is new or has a new target.
+        """
+        after, secrets = draft.record, dict(draft.record.secrets)
+        for slot, reference in after.secrets.items():
+            if reference.source is SecretSource.STORED:
+                continue
+            secrets[slot] = replace(reference, vouched=self._dependencies.rights.vouches(member))
+            if secrets[slot].vouched:
+                continue
+            known = None if before is None else before.secrets.get(slot)
+            stays = before is not None and binding_of(before, slot) == binding_of(after, slot)
+            if stays and known is not None and known.same_place(reference):
+                secrets[slot] = known
+            elif objection := self._dependencies.administration.reference_rejection(reference, after.config):
+                draft.errors.setdefault(self._field_of(slot, after), objection)
+        draft.record = replace(after, secrets=secrets)
+
+    def _field_of(self, slot: str, record: ServerRecord) -> str:
+        """Return the field of a slot's reference."""
+        kind, _, name = slot.partition(":")
+        launch = launch_of(record)
+        template = self._dependencies.operator.templates().get(launch.template) if launch is not None else None
+        if template is not None:
+            slots = (f"{SLOT}{slot_name}" for slot_name, variable in template.secrets.items() if variable == name)
+            return next(slots, "env")
+        return {AUTH_SECRET: "secret", "header": "headers", "env": "env"}.get(kind, "secret")
+
+    def _check_flows(self, before: ServerRecord, draft: ParsedDefinition, member: Member) -> None:
+        """Add an error if calls would need approval less often: only the operator may decide that."""
+        flows, current = draft.record.config.flows, before.config.flows
+        if self.is_operator(member) or not flows.loosens(current):
+            return
+        names = ("words", "sends", "tool_words", "tool_sends", "tool_recipients")
+        changed = [name for name in names if getattr(flows, name) != getattr(current, name)]
+        looser = (name for name in changed if replace(current, **{name: getattr(flows, name)}).loosens(current))
+        draft.errors.setdefault(next(looser, changed[0]), str(_STRICTER_ONLY))
+
+    async def reply_with_checks(
+        self, record: ServerRecord, change: ServerChange, *, verify: bool
+    ) -> AsyncIterator[Reply]:
+        """Yield the exact saved definition, and the result of the checks."""
+        facts = self.exact_definition(record)
+        if not verify:
+            yield Reply(change.text(server_label(record.config)), details=facts)
+            return
+        async for reply in verify_server(self._dependencies.servers, self._sign_in_steps, record.config, change):
+            yield replace(reply, details=(*facts, *reply.details))
+
+    def exact_definition(self, record: ServerRecord) -> tuple[tuple[str, str], ...]:
+        """Return the exact address or command line, with separated words."""
+        return known_facts(*endpoint_facts(expand_template(record.config, self._dependencies.operator.templates())))
+
+    def _parse(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
+        filled = fill_template(
+            record, server_request.fields, server_request.argv, self._dependencies.operator.templates()
+        )
+        argv = () if launch_of(filled.record) else server_request.argv
+        draft = parse_definition(
+            filled.record, filled.fields, hidden=server_request.hidden, values=server_request.values, argv=argv
+        )
+        return ParsedDefinition(draft.record, draft.secrets, {**draft.errors, **filled.errors})
+
+
+def _is_typed_program(transport: Transport) -> bool:
+    return isinstance(transport, StdioTransport) and transport.launch is None

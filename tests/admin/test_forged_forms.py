@@ -1,0 +1,227 @@
+"""Forged forms, blank confirmations and redirected servers from hostile users and platforms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bot.domain.commands import Form, FormSubmission, Reply
+from bot.domain.conversations import Member
+from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.servers import AUTH_SECRET, StdioTransport
+from tests.admin.finished_turn import a_view
+from tests.admin.servers import ADMIN, GUEST, OPERATOR, CommandHarness, command_harness, config_of, with_jira
+from tests.fakes.parts import HALL
+
+STDIO = "mcp add local --command python --arg -V --here"
+
+
+async def sent(held: CommandHarness, form: str, fields: dict[str, str], **more: object) -> Reply | Form:
+    """Submit a form that the bot has not shown, and return the last reply."""
+    request = FormSubmission(form, fields, more.pop("member", ADMIN), HALL, **more)  # type: ignore[arg-type]
+    return [answer async for answer in held.registry.handle(request)][-1]
+
+
+async def with_local() -> CommandHarness:
+    """Return a harness whose operator has added a local program for one workspace."""
+    held = command_harness()
+    (*_, reply) = await held.answers(*STDIO.split(), member=OPERATOR)
+    assert isinstance(reply, Reply)
+    assert not reply.failed
+    held.store.audit.clear()
+    return held
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", "\u3000"])
+async def test_a_server_without_a_title_is_not_removed_by_a_blank_confirmation(blank: str) -> None:
+    held = await with_jira()
+    assert not config_of(held, "jira").title
+    (*_, reply) = await held.answers("mcp", "remove", "jira", "--confirm", blank)
+    assert isinstance(reply, Reply)
+    assert reply.failed
+    assert [record.config.name for record in held.store.kept.values()] == ["jira"]
+
+
+@pytest.mark.parametrize("step", ["3", "7", "99"])
+async def test_a_step_that_no_form_has_does_not_skip_the_confirmation_of_a_program(step: str) -> None:
+    held = command_harness()
+    fields = {"title": "Local", "transport": "stdio", "where": "python -V"}
+    answer = await sent(held, f"mcp add:{step}", fields, member=OPERATOR)
+    assert isinstance(answer, Form)
+    assert held.store.kept == {}
+    held = await with_local()
+    record = next(iter(held.store.kept.values()))
+    changed = {"where": "python -c evil"}
+    answer = await sent(held, f"mcp edit:{record.id}:{record.version}:{step}", changed, member=OPERATOR)
+    assert isinstance(answer, Form)
+    assert config_of(held, "local").transport == StdioTransport("python", ("-V",))
+
+
+@pytest.mark.parametrize(
+    "form", ["mcp remove:jira", "mcp disable:jira", "mcp secret set", "mcp add:x:y", "mcp edit", "mcp", "mcp ", "", ":"]
+)
+async def test_a_forged_form_does_nothing_for_a_member(form: str) -> None:
+    held = await with_jira()
+    before = dict(held.store.kept)
+    answer = await sent(held, form, {"title": "x", "where": "https://x.example/mcp", "confirm": "jira"}, member=GUEST)
+    assert isinstance(answer, Reply)
+    assert answer.failed
+    assert held.store.kept == before
+
+
+async def test_an_admin_who_is_not_the_operator_gives_a_program_no_environment() -> None:
+    held = await with_local()
+    for line in (
+        "mcp secret set local env:LD_PRELOAD file:/run/secrets/x",
+        "mcp secret rotate local env:LD_PRELOAD env:MCP_SECRET_X",
+        "mcp secret clear local env:LD_PRELOAD",
+    ):
+        reply = await held.ask(line)
+        assert reply.failed
+        assert "Only the operator" in reply.text
+    record = next(iter(held.store.kept.values()))
+    forged = await sent(
+        held, f"mcp secret set:{record.id}:{record.version}", {"slot": "env:X", "hidden": "value"}, hidden_input=True
+    )
+    assert isinstance(forged, Reply)
+    assert forged.failed
+    assert next(iter(held.store.kept.values())).secrets == {}
+    assert not (await held.ask("mcp secret set local env:TOKEN env:MCP_SECRET_X", OPERATOR)).failed
+
+
+async def with_a_stored_secret() -> CommandHarness:
+    """Return a harness in which the operator has entered the secret of an admin's server."""
+    held = await with_jira()
+    (server_id,) = held.store.kept
+    stored = {AUTH_SECRET: SecretReference(SecretSource.STORED)}
+    held.store.values[server_id] = {AUTH_SECRET: "typed"}
+    held.store.kept[server_id] = replace(held.store.kept[server_id], secrets=stored)
+    return held
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.example/mcp",
+        "https://jira.example:8443/mcp",
+        "http://jira.example/mcp",
+        "https://jira.example.evil.example/mcp",
+    ],
+)
+@pytest.mark.parametrize("member", [ADMIN, OPERATOR])
+async def test_a_stored_secret_is_cleared_by_an_edit_of_the_address_and_asked_for_again(
+    url: str, member: Member
+) -> None:
+    held = await with_a_stored_secret()
+    (server_id,) = held.store.kept
+    reply = await held.ask(f"mcp edit jira --url {url}", member)
+    assert "waits for the secret it signs in with" in reply.text
+    assert "cleared: it was entered for https://jira.example:443" in dict(reply.details)["changed secret auth"]
+    assert held.store.values[server_id] == {}
+    assert held.store.kept[server_id].missing == {AUTH_SECRET}
+    assert (await held.ask("mcp show jira")).details[0]
+    typed = await held.form("mcp secret set jira auth", member, hidden_input=True)
+    await held.submit(typed, {"hidden": "an0ther-s3cret-Zk29vT4x"}, member, hidden_input=True)
+    assert held.store.values[server_id] == {AUTH_SECRET: "an0ther-s3cret-Zk29vT4x"}
+    assert held.store.kept[server_id].missing == set()
+
+
+async def test_the_form_asks_for_a_cleared_secret_at_a_hidden_prompt() -> None:
+    held = await with_a_stored_secret()
+    answer = (await held.answers("mcp", "edit", "jira", "--url", "https://new.example/mcp", hidden_input=True))[-1]
+    assert isinstance(answer, Form)
+    assert "cleared: it was entered for https://jira.example:443" in answer.intro
+    (server_id,) = held.store.kept
+    await held.submit(answer, {"hidden": "an0ther-s3cret-Zk29vT4x"}, hidden_input=True)
+    assert held.store.values[server_id] == {AUTH_SECRET: "an0ther-s3cret-Zk29vT4x"}
+
+
+@pytest.mark.parametrize(
+    ("line", "member"),
+    [
+        ("mcp edit jira --url https://jira.example/v2/mcp", ADMIN),
+        ("mcp edit jira --url https://JIRA.example:443/mcp", ADMIN),
+        ("mcp edit jira --url https://new.example/mcp --secret env:MCP_SECRET_NEW", ADMIN),
+        ("mcp edit jira --url https://new.example/mcp --auth none", ADMIN),
+    ],
+)
+async def test_an_address_may_change_where_no_typed_secret_goes_along_to_another_host(
+    line: str, member: object
+) -> None:
+    held = await with_a_stored_secret()
+    reply = await held.ask(line, member)  # type: ignore[arg-type]
+    assert not reply.failed
+    assert "cleared" not in repr(reply)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"n": NaN}',
+        '{"n": 1e999}',
+        '{"n": "\\ud800"}',
+        '{"n": ' + "[" * 64 + "]" * 64 + "}",
+        '{"n": ' + "[" * 40_000 + "]" * 40_000 + "}",
+        "{" + '"n": {' * 9_000 + "}" * 9_001,
+        '{"n": 1, "n": 2}',
+        '{"n": {"to": "a@example.com", "to": "b@example.com"}}',
+        "n=1 n=2",
+    ],
+    ids=[
+        "no number",
+        "too large",
+        "half a character",
+        "list too deep",
+        "deep list",
+        "deep object",
+        "a name twice",
+        "a name twice within",
+        "a pair twice",
+    ],
+)
+async def test_arguments_that_cannot_be_stored_are_refused(text: str) -> None:
+    held = await with_jira()
+    words = (text,) if text.startswith("{") else text.split()
+    (*_, reply) = await held.answers("mcp", "run", "jira", "create_issue", *words)
+    assert isinstance(reply, Reply)
+    assert reply.failed
+    assert reply.message is None
+
+
+async def test_a_value_that_cannot_be_stored_is_its_text() -> None:
+    held = await with_jira()
+    (*_, reply) = await held.answers("mcp", "run", "jira", "create_issue", "n=" + "[" * 40_000)
+    assert isinstance(reply, Reply)
+    assert reply.message is not None
+    assert reply.message.call is not None
+    assert reply.message.call.arguments == {"n": "[" * 40_000}
+
+
+async def test_a_title_that_is_another_servers_slug_does_not_take_its_place_in_a_profile() -> None:
+    held = await with_jira()
+    (server_id,) = held.store.kept
+    # Meanwhile the operator has added a server of this name to the file.
+    titled = replace(held.store.kept[server_id].config, name="zeta", title="notes")
+    held.store.kept[server_id] = replace(held.store.kept[server_id], config=titled)
+    reply = await held.ask("profile set closed --server notes --policy notes=deny")
+    assert not reply.failed
+    (profile,) = held.profiles.kept.values()
+    assert profile.servers == frozenset({"file:notes"})
+    assert [rule.server_id for rule in profile.policies] == ["file:notes"]
+
+
+async def test_a_conversation_without_a_thread_is_not_deleted_by_a_blank_confirmation() -> None:
+    held = await with_jira()
+    hall = replace(HALL, thread="")
+    held.views[str(hall)] = [a_view()]
+    held.archive.takers[str(hall)] = {"test:ana"}
+    for line in (("delete", "hall:"), ("delete", "hall:", "--confirm", " ")):
+        (*_, reply) = await held.answers("conversations", *line, where=hall)
+        assert isinstance(reply, Reply)
+        assert held.archive.deleted == []
+    (*_, asked) = await held.answers("conversations", "delete", "hall:", where=hall)
+    assert isinstance(asked, Reply)
+    assert asked.actions[0].confirm == "hall:"
+    await held.answers("conversations", "delete", "hall:", "--confirm", "hall:", where=hall)
+    assert held.archive.deleted == [str(hall)]
