@@ -1,4 +1,5 @@
 """`/mcp grants`: permissions for later calls. Users see those by and for them; admins see all of their workspace."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
