@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bot.domain.agents import AgentRef, Agents
+from bot.domain.agents import AgentRef
 from bot.domain.api_clients import EVERYWHERE_ROLE
-from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
+from bot.domain.approvals import ApprovalRequirements
 from bot.domain.catalog import CatalogResult, CatalogServer
 from bot.domain.conversations import HTTP, Author, ConversationKey, Member
 from bot.domain.flows import Words
@@ -19,13 +19,13 @@ from bot.domain.health import Health
 from bot.domain.launch_templates import Templates, no_templates
 from bot.domain.locales import Locale
 from bot.domain.metrics import ProcessCounters
-from bot.domain.policies import PolicyResult, Rule
-from bot.domain.profiles import Profile, ServersEnabled
+from bot.domain.profiles import ServersEnabled
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import ServerConfig
 from bot.domain.tools import Tool
 from bot.domain.turns import TurnView
 from bot.domain.usage import LimitStatus, UsageOwner
+from bot.engine.policy.rules import RuleBook, Rules
 from bot.errors import DeliveryFailed
 from bot.i18n import gettext_lazy
 from bot.ports import (
@@ -99,38 +99,15 @@ class Administration(Protocol):
     def reference_rejection(self, reference: SecretReference, config: ServerConfig) -> str:
         """Return why servers of admins may not use this reference, cause and fix; empty if the operator grants it."""
 
-    def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
-        """Return the policy of a tool in a conversation from file, database and profile, as far as it depends on no
-        user and no argument.
-        """
+    @property
+    def rule_book(self) -> RuleBook:
+        """Rules, profiles and agents of every place, from file and database."""
 
-    def enables(self, tool: Tool, conversation: ConversationKey) -> bool:
-        """Return True if the profile of a conversation enables the tool."""
-
-    def judge(
-        self, tool: Tool, arguments: Mapping[str, Any], asker: Member, conversation: ConversationKey
-    ) -> PolicyResult:
-        """Return the policy of one call by one member, with the reason."""
+    def rules(self, conversation: ConversationKey, agent: AgentRef | None = None, /) -> Rules:
+        """Return the rules and the profile of a conversation."""
 
     def asks_after(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Words]:
         """Return the authors after whose words a call needs an approval although a rule lets it run."""
-
-    def profile_of(self, conversation: ConversationKey) -> Profile:
-        """Return the profile of a conversation."""
-
-    def agents(self, conversation: ConversationKey) -> Agents:
-        """Return the agents that users of a conversation may ask by name."""
-
-    def agent_profiles(self, conversation: ConversationKey) -> Sequence[Profile]:
-        """Return the profiles of these agents, the one that holds there first."""
-
-    def profiles_in_use(self, conversation: ConversationKey) -> Sequence[Profile]:
-        """Return the profiles that hold or answer to their names anywhere in the conversation's workspace, and that of
-        places without one.
-        """
-
-    def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
-        """Return all rules that apply in a conversation, from file, database and profile."""
 
     def signed_by(
         self, terms: ApprovalRequirements, conversation: ConversationKey, agent: AgentRef | None = None

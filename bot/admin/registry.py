@@ -113,7 +113,7 @@ class Completion:
             case CompletionSource.PROFILES:
                 names = self._profiles.get(conversation.workspace_key, ())
             case CompletionSource.AGENTS:
-                names = self._administration.agents(conversation).names
+                names = self._administration.rule_book.agents(conversation).names
             case CompletionSource.TIME_ZONES:
                 names = time_zone_names()
             case CompletionSource.NOTHING:

@@ -124,7 +124,8 @@ async def _read(services: AppServices, message: InboundMessage, person: LocalUse
     if tool is None or call is None:
         return None
     direct = DirectCall(tool, call.arguments, conversation, message.author)
-    judged = services.administration.judge(tool, call.arguments, person.member, conversation).stored
+    rules = services.rules.rules(conversation)
+    judged = rules.judge(tool, call.arguments, message.author, person.member).stored
     if judged.policy is ApprovalPolicy.ALWAYS_DENY:
         await services.stores.call_audit.record_forbidden(direct, judged.rule)
         return Reply(message.text, details=(("cause", f"A policy forbids {tool.original_name}."),), failed=True)

@@ -241,7 +241,7 @@ class _Session:
 
         services, key = runtime.services, self.person.key("")
         offer = await services.toolbox.offer(key.workspace_key)
-        tools = [tool for tool in offer.tools if services.administration.enables(tool, key)]
+        tools = [tool for tool in offer.tools if services.rules.rules(key).profile.enables(tool)]
         snapshots = services.toolbox.servers()
         in_trouble = [server.config.name for server in snapshots if server.status in _IN_TROUBLE]
         # In a thread, because each example is planned as the demo model would.

@@ -34,12 +34,12 @@ from bot.app.operator_files import (
     watch_files,
 )
 from bot.app.stores import Stores
-from bot.domain.agents import AgentRef, Agents
-from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
-from bot.domain.conversations import ConversationKey, Member
+from bot.domain.agents import AgentRef
+from bot.domain.approvals import ApprovalRequirements
+from bot.domain.conversations import ConversationKey
 from bot.domain.flows import Words
 from bot.domain.pins import Pinned
-from bot.domain.policies import PolicyResult, Rule, TaintMode, describe_rule
+from bot.domain.policies import Rule, TaintMode, describe_rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.secrets import SecretReference, weakness
 from bot.domain.servers import (
@@ -125,7 +125,8 @@ class ConfigReloader:
         self.policies: PolicyStore = stores.policies
         self.profiles: ProfileStore = stores.profiles
         self._toolbox = toolbox
-        self._rules = rules
+        self.rule_book = rules
+        self.rules = rules.rules
         self._allowances = allowances
         self._programs = programs
         self._settings = settings
@@ -187,8 +188,8 @@ class ConfigReloader:
                 await asyncio.to_thread(self._programs.refresh)
             except SettingsError as error:
                 log.error("the allowed programs are those of before: %s", error)
-            self._rules.replace_file(self.files.policies)
-            self._rules.amend(stored.rules, stored.profiles, stored.bindings)
+            self.rule_book.replace_file(self.files.policies)
+            self.rule_book.amend(stored.rules, stored.profiles, stored.bindings)
             await self._toolbox.reconcile(await self._entries(stored))
             for rule in unmatched_rules(self.files.policies.all_rules, self._known_tools()):
                 if rule not in self._warned_rules:
@@ -348,7 +349,7 @@ class ConfigReloader:
                 self._settings,
                 before,
                 files,
-                self._rules.rules(_NOWHERE),
+                self.rules(_NOWHERE),
                 self._known_tools(),
                 self._programs.allowed - programs,
             )
@@ -420,53 +421,17 @@ class ConfigReloader:
         cause, fix = self.files.secret_grants.objection(reference, config)
         return f"{cause} Fix: {fix}." if cause else ""
 
-    def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
-        """Return the approval policy of a tool in a conversation."""
-        return self._rules.rules(conversation).policy_of(tool)
-
-    def enables(self, tool: Tool, conversation: ConversationKey) -> bool:
-        """Return True if the profile of a conversation enables the tool."""
-        return self._rules.rules(conversation).profile.enables(tool)
-
-    def judge(
-        self, tool: Tool, arguments: Mapping[str, Any], asker: Member, conversation: ConversationKey
-    ) -> PolicyResult:
-        """Return the effect of the rules on one call of this member, and the reason."""
-        return self._rules.rules(conversation).judge(tool, arguments, asker.author, asker)
-
     def asks_after(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[Words]:
         """Return the authors of words after which a call needs an approval although a rule lets it run."""
         if self._settings.taint_mode is not TaintMode.ASK:
             return ()
         return asks_after(tool, arguments, ToolSet(tuple(self._known_tools())))
 
-    def profile_of(self, conversation: ConversationKey) -> Profile:
-        """Return the profile of a conversation."""
-        return self._rules.rules(conversation).profile
-
-    def agents(self, conversation: ConversationKey) -> Agents:
-        """Return the agents that users of a conversation may ask by name."""
-        return self._rules.agents(conversation)
-
-    def agent_profiles(self, conversation: ConversationKey) -> Sequence[Profile]:
-        """Return the profiles of these agents, the one that holds there first."""
-        return self._rules.agent_profiles(conversation)
-
-    def profiles_in_use(self, conversation: ConversationKey) -> Sequence[Profile]:
-        """Return the profiles that hold or answer to their names anywhere in the conversation's workspace, and that of
-        places without one.
-        """
-        return self._rules.profiles_in_use(conversation)
-
-    def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
-        """Return all rules that apply in a conversation."""
-        return self._rules.rules(conversation).all
-
     def signed_by(
         self, terms: ApprovalRequirements, conversation: ConversationKey, agent: AgentRef | None = None
     ) -> str:
         """Return a short text that names the approvers of a call in a conversation, by the profile of an agent."""
-        rules = self._rules.rules(conversation, agent)
+        rules = self.rules(conversation, agent)
         return rules.approvers.format_requirements(rules.restrict(terms))
 
     async def _entries(self, stored: _Stored) -> Sequence[DesiredServer]:

@@ -337,7 +337,7 @@ class ServerSerializer:
             output_schema=None if tool.output_schema is None else dict(tool.output_schema),
             annotations={name: value for name, value in hints.items() if value is not None},
             risk=tool.risk,
-            policy=self.dependencies.administration.policy_of(tool, conversation).value,
+            policy=self.dependencies.administration.rules(conversation).policy_of(tool).value,
         )
 
     def _common_fields(self, server: VisibleServer) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from bot.admin.dependencies import (
     any_name,
 )
 from bot.admin.registry import CommandRegistry
-from bot.domain.agents import AgentRef, Agents
+from bot.domain.agents import AgentRef
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -25,8 +25,8 @@ from bot.domain.health import Health
 from bot.domain.launch_templates import LaunchTemplate
 from bot.domain.metrics import ProcessCounters
 from bot.domain.pins import ReviewPolicy, ReviewStatus, first_pins, review_status
-from bot.domain.policies import PolicyResult, Rule
-from bot.domain.profiles import Binding, Profile, ServersEnabled
+from bot.domain.policies import Rule
+from bot.domain.profiles import Binding, ServersEnabled
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import (
     CompletionTarget,
@@ -212,7 +212,7 @@ class CommandHarness:
     usage: MemoryUsage = field(default_factory=MemoryUsage)
     named: dict[tuple[str, str], ApprovalPolicy] = field(default_factory=dict)
     """The operator's policies, by slug and tool."""
-    rules: tuple[Rule, ...] = ()
+    operator_rules: tuple[Rule, ...] = ()
     """Further rules of the operator."""
     self_approval: bool = True
     reviewed: bool = False
@@ -267,50 +267,24 @@ class CommandHarness:
     def reference_rejection(self, reference: SecretReference, config: ServerConfig) -> str:
         return self.refused_references
 
-    def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
-        return self._rules(conversation).policy_of(tool)
-
-    def enables(self, tool: Tool, conversation: ConversationKey) -> bool:
-        return self._rules(conversation).profile.enables(tool)
-
-    def judge(
-        self, tool: Tool, arguments: Mapping[str, object], asker: Member, conversation: ConversationKey
-    ) -> PolicyResult:
-        return self._rules(conversation).judge(tool, arguments, asker.author, asker)
-
     def asks_after(self, tool: Tool, arguments: Mapping[str, object]) -> Sequence[Words]:
         return asks_after(tool, arguments)
 
-    def profile_of(self, conversation: ConversationKey) -> Profile:
-        return self._rules(conversation).profile
-
-    def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
-        return self._rules(conversation).all
-
-    def agents(self, conversation: ConversationKey) -> Agents:
-        return self._book.agents(conversation)
-
-    def agent_profiles(self, conversation: ConversationKey) -> Sequence[Profile]:
-        return self._book.agent_profiles(conversation)
-
-    def profiles_in_use(self, conversation: ConversationKey) -> Sequence[Profile]:
-        return self._book.profiles_in_use(conversation)
+    def rules(self, conversation: ConversationKey, agent: AgentRef | None = None) -> Rules:
+        return self.rule_book.rules(conversation, agent)
 
     def signed_by(
         self, terms: ApprovalRequirements, conversation: ConversationKey, agent: AgentRef | None = None
     ) -> str:
-        return self._book.rules(conversation, agent).approvers.format_requirements(terms)
-
-    def _rules(self, conversation: ConversationKey) -> Rules:
-        return self._book.rules(conversation)
+        return self.rule_book.rules(conversation, agent).approvers.format_requirements(terms)
 
     @property
-    def _book(self) -> RuleBook:
+    def rule_book(self) -> RuleBook:
         servers: dict[str, dict[str, ApprovalPolicy]] = {}
         for (server, name), policy in self.named.items():
             servers.setdefault(server, {})[name] = policy
         short = {server: ServerPolicy(tools) for server, tools in servers.items()}
-        file = Policies(servers=short, rules=self.rules, self_approval=self.self_approval)
+        file = Policies(servers=short, rules=self.operator_rules, self_approval=self.self_approval)
         approvers = Approvers(admins=frozenset({ANA.principal}))
         default_profile = self.servers_enabled.default_profile
         book = RuleBook(file, approvers, lambda _tool: self.reviewed, read_hosts, default_profile=default_profile)

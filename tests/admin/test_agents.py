@@ -103,11 +103,11 @@ async def test_names_are_completed_in_any_case_and_script() -> None:
 async def test_a_place_with_a_profile_of_its_own_takes_no_agents_from_wider_ones() -> None:
     held = harness()
     held.profiles.by_name = [("test:w", "p-1"), ("", "p-3")]
-    assert [profile.name for profile in held.agent_profiles(HALL)] == ["Support", "データ"]
+    assert [profile.name for profile in held.rule_book.agent_profiles(HALL)] == ["Support", "データ"]
     held.profiles.bound = {"test:w": "p-2"}
-    assert [profile.name for profile in held.agent_profiles(HALL)] == ["Night shift", "Support"]
+    assert [profile.name for profile in held.rule_book.agent_profiles(HALL)] == ["Night shift", "Support"]
     held.profiles.bound = {CHANNEL: "p-2"}
-    assert [profile.name for profile in held.agent_profiles(HALL)] == ["Night shift"]
+    assert [profile.name for profile in held.rule_book.agent_profiles(HALL)] == ["Night shift"]
 
 
 async def test_admins_bind_by_name_and_only_the_operator_everywhere() -> None:

@@ -152,7 +152,7 @@ async def test_a_rule_for_all_servers_is_for_all_tools_of_that_name() -> None:
 
 async def test_the_list_has_the_policy_of_each_tool_and_the_rules_with_conditions() -> None:
     held = command_harness()
-    held.rules = (
+    held.operator_rules = (
         Rule(DENY, server="notes", tool="delete", id="policy.toml:1"),
         Rule(DENY, server="notes", id="policy.toml:2", excluded_tools=frozenset({"list"})),
         Rule(ASK, server="n*", id="policy.toml:5"),
@@ -179,7 +179,10 @@ async def test_a_pattern_that_fits_nothing_is_kept_and_says_so() -> None:
 
 async def test_a_rule_of_the_file_about_an_unknown_server_is_listed_as_such() -> None:
     held = command_harness()
-    held.rules = (Rule(DENY, server="notse", id="policy.toml:5"), Rule(DENY, server="notes", id="policy.toml:7"))
+    held.operator_rules = (
+        Rule(DENY, server="notse", id="policy.toml:5"),
+        Rule(DENY, server="notes", id="policy.toml:7"),
+    )
     assert facts(await held.ask("mcp policy list")) == {
         "policy.toml:5": "ALWAYS_DENY: notse.* (fits no tool that is known now)"
     }
@@ -253,7 +256,7 @@ async def explained(held: CommandHarness, *more: str) -> dict[str, str]:
 
 async def test_a_call_that_is_only_thought_of_is_explained() -> None:
     held = command_harness()
-    held.rules = (
+    held.operator_rules = (
         Rule(
             ASK,
             server="notes",
@@ -296,7 +299,7 @@ async def test_a_call_that_is_only_thought_of_is_explained() -> None:
 
 async def test_the_operator_explains_calls_anywhere_and_an_admin_those_of_their_workspace() -> None:
     held = command_harness()
-    held.rules = (Rule(DENY, places=frozenset({"slack:T1:C9"}), id="policy.toml:15"),)
+    held.operator_rules = (Rule(DENY, places=frozenset({"slack:T1:C9"}), id="policy.toml:15"),)
     line = "mcp policy explain notes add --in slack:T1:C9"
     assert facts(await held.ask(line, OPERATOR))["decided by"] == "policy.toml:15"
     refused = await held.ask(line)
@@ -364,7 +367,7 @@ async def test_an_explanation_says_that_only_approvers_approve_where_that_is_set
     )
     held.self_approval = False
     assert facts(await held.ask("mcp policy explain notes add"))["the user who asks"] == f"{WHY}as the operator has set"
-    held.rules = (Rule(ASK, requirements=ApprovalRequirements((frozenset({"asker"}),)), id="policy.toml:3"),)
+    held.operator_rules = (Rule(ASK, requirements=ApprovalRequirements((frozenset({"asker"}),)), id="policy.toml:3"),)
     assert "the user who asks" not in facts(await held.ask("mcp policy explain notes add"))
 
 

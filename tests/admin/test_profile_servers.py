@@ -23,7 +23,7 @@ def details(reply: Reply) -> dict[str, str]:
 async def test_a_server_is_off_until_the_profile_of_the_place_enables_it() -> None:
     held = await harness()
     jira = config_of(held, "jira").id
-    assert not held.profile_of(HALL).enables_server(jira)
+    assert not held.rules(HALL).profile.enables_server(jira)
     listing = await held.ask("mcp list")
     assert details(listing)["jira"] == "off for default: /profile enable jira"
     assert ENABLE in [action.words for action in listing.actions]
@@ -54,7 +54,7 @@ async def test_without_a_profile_one_is_made_that_holds_in_the_workspace() -> No
     [profile] = held.profiles.kept.values()
     assert (profile.name, profile.workspace) == ("default", "test:w")
     assert held.profiles.bound == {"test:w": profile.id}
-    assert held.profile_of(HALL).enables_server(config_of(held, "jira").id)
+    assert held.rules(HALL).profile.enables_server(config_of(held, "jira").id)
     again = await held.ask("profile enable jira")
     assert again.text == "`jira` is enabled for the profile already."
 

@@ -91,7 +91,7 @@ async def test_a_change_by_another_process_is_followed_without_a_notice(monkeypa
         await there.servers.add(record(), {}, ANA)
         await until(lambda: "tickets" in states(here))
         await there.policies.set_rule(plain("t1", "lookup", ApprovalPolicy.ALWAYS_DENY), ANA)
-        await until(lambda: here.administration.policy_of(TOOL, HALL) is ApprovalPolicy.ALWAYS_DENY)
+        await until(lambda: here.administration.rules(HALL).policy_of(TOOL) is ApprovalPolicy.ALWAYS_DENY)
         profile = await there.profiles.save(Profile("p1", "pilot", servers=frozenset()), ANA)
         await there.profiles.bind(HALL.workspace_key, profile.id, ANA)
         await until(lambda: here.rules.rules(HALL).profile.name == "pilot")
@@ -203,10 +203,10 @@ async def test_the_operators_files_are_read_again_on_demand_and_the_difference_i
         assert (difference.added, difference.removed) == (("jira",), ("notes",))
         assert dict(difference.changed) == {"weather": "trusted", "policies": "other rules"}
         assert set(states(here)) == {"weather", "notes"}
-        assert here.administration.policy_of(TOOL, HALL) is ApprovalPolicy.ASK_USER
+        assert here.administration.rules(HALL).policy_of(TOOL) is ApprovalPolicy.ASK_USER
         assert await here.administration.reload() == difference
         assert set(states(here)) == {"weather", "jira"}
-        assert here.administration.policy_of(TOOL, HALL) is ApprovalPolicy.ALWAYS_DENY
+        assert here.administration.rules(HALL).policy_of(TOOL) is ApprovalPolicy.ALWAYS_DENY
         assert (await here.administration.difference()).is_empty
 
 

@@ -69,7 +69,7 @@ class Followed:
         self.told.clear()
 
     def policy(self) -> ApprovalPolicy:
-        return self.services.administration.policy_of(DICE, HALL)
+        return self.services.administration.rules(HALL).policy_of(DICE)
 
     async def audited(self) -> list[dict[str, Any]]:
         entries, _ = await self.services.stores.reporting.audit(AuditQuery(kinds=("changed files",)), 10, 0)

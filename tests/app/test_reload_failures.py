@@ -57,7 +57,7 @@ async def test_a_server_is_never_taken_over_without_its_rules() -> None:
         here.administration.policies = policies
         await here.administration.refresh()
         assert set(states(here)) == {"tickets"}
-        assert here.administration.policy_of(TOOL, HALL) is ApprovalPolicy.ALWAYS_DENY
+        assert here.administration.rules(HALL).policy_of(TOOL) is ApprovalPolicy.ALWAYS_DENY
 
 
 @pytest.mark.usefixtures("folder")

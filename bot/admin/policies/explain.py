@@ -93,8 +93,8 @@ class PolicyExplain(Verbs):
         tool = self._directory.find_tool(server, arguments.get("tool"))
         conversation = self._place(arguments.get("in"), request)
         call_arguments = _arguments(arguments.get("arguments", "{}"))
-        administration = self._dependencies.administration
-        judged = administration.judge(tool, call_arguments, _asker(request), conversation)
+        administration, asker = self._dependencies.administration, _asker(request)
+        judged = administration.rules(conversation).judge(tool, call_arguments, asker.author, asker)
         is_allowed = judged.stored.policy is ApprovalPolicy.ALWAYS_ALLOW
         words = administration.asks_after(tool, call_arguments) if is_allowed else ()
         facts: list[tuple[str, str]] = [

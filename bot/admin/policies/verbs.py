@@ -349,11 +349,11 @@ class ServerPolicies(Verbs):
         """Return the policy of each tool, with the rules about this server that depend only on the tool's name."""
         plain = [rule for rule in rules if rule.plain and rule.server_id == server.id]
         tools = self._directory.callable_tools(server)
-        policy_of = self._dependencies.administration.policy_of
+        policy_of = self._dependencies.administration.rules(request.conversation).policy_of
         rows = [self._general(server, rule) for rule in plain if rule.tool == ANY]
         for tool in tools:
             setting = format_enumeration(self._setting(rule) for rule in plain if rule.tool == tool.original_name)
-            holds = POLICY_WORDS[policy_of(tool, request.conversation)]
+            holds = POLICY_WORDS[policy_of(tool)]
             rows.append((server.name, tool.original_name, risk(tool), holds, setting))
         known = {tool.original_name for tool in tools} | {ANY}
         for rule in plain:
@@ -389,7 +389,7 @@ class ServerPolicies(Verbs):
         ids = {server.id for server in servers}
         rules = [
             rule
-            for rule in self._dependencies.administration.rules_in(request.conversation)
+            for rule in self._dependencies.administration.rules(request.conversation).all
             if (all_servers or not rule.server_id or rule.server_id in ids)
             and (not _in_the_table(rule) or (not rule.server_id and self._idle(servers, rule, all_servers=all_servers)))
         ]
@@ -482,10 +482,10 @@ class ServerPolicies(Verbs):
             return _("It fits no tool that is known now.")
         if not is_bare(rule):
             return ""
-        policy_of = self._dependencies.administration.policy_of
+        policy_of = self._dependencies.administration.rules(request.conversation).policy_of
         wanted = (rule.policy, ApprovalPolicy.ASK_USER, ApprovalPolicy.ALWAYS_ALLOW)
         allowed = wanted if rule.policy is ApprovalPolicy.AUTO else wanted[:1]
-        others = sum(policy_of(tool, request.conversation) not in allowed for tool in fitting)
+        others = sum(policy_of(tool) not in allowed for tool in fitting)
         if not others:
             return ""
         if rule.tool != ANY:

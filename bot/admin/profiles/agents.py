@@ -54,7 +54,7 @@ class AskAgent(Verbs):
         raw=True,
     )
     async def _ask(self, request: CommandContext) -> Reply | Form:
-        agents = self._dependencies.administration.agents(request.conversation)
+        agents = self._dependencies.administration.rule_book.agents(request.conversation)
         addressed = _read_words(agents, request.words)
         if addressed is None and any(word.strip() for word in request.words):
             return _unknown_name(agents, request.words)
@@ -66,7 +66,7 @@ class AskAgent(Verbs):
 
     @form_of("")
     async def _fill(self, submission: SubmissionContext) -> Reply | Form:
-        agents = self._dependencies.administration.agents(submission.conversation)
+        agents = self._dependencies.administration.rule_book.agents(submission.conversation)
         agent = agents.find(submission.fields.get("agent", ""))
         if agent is None:
             raise NotFoundRejection(_("This agent cannot be asked here any more. `/agents` lists those that can."))
@@ -86,8 +86,8 @@ class AgentList(Verbs):
     @verb("", "who can be asked by name here, and what each does", who=RequiredRole.EVERYONE)
     async def _list(self, request: CommandContext) -> Reply:
         administration = self._dependencies.administration
-        profiles = administration.agent_profiles(request.conversation)
-        place = administration.profile_of(request.conversation)
+        profiles = administration.rule_book.agent_profiles(request.conversation)
+        place = administration.rules(request.conversation).profile
         if not profiles:
             return _no_agents_reply(admin=self._dependencies.rights.administers(request.member))
         names = {server.id: server.name for server in await self._directory.all(request.conversation)}

@@ -70,14 +70,14 @@ def off_for(administration: Administration, server_id: str, conversation: Conver
     """Return the names of the profiles of a place that may not use a server: the one that holds there, and the agents
     that are asked by name.
     """
-    place = administration.profile_of(conversation)
-    profiles = {profile.id: profile for profile in (place, *administration.agent_profiles(conversation))}
+    place = administration.rules(conversation).profile
+    profiles = {profile.id: profile for profile in (place, *administration.rule_book.agent_profiles(conversation))}
     return [profile.name for profile in profiles.values() if not profile.enables_server(server_id)]
 
 
 def is_off_here(administration: Administration, server_id: str, conversation: ConversationKey) -> bool:
     """Return True if the profile that holds in a place may not use the server."""
-    return not administration.profile_of(conversation).enables_server(server_id)
+    return not administration.rules(conversation).profile.enables_server(server_id)
 
 
 def enable_action(server: str) -> ReplyAction:
@@ -381,7 +381,7 @@ class Profiles(Verbs):
         """Return the named profile, or the one that holds here; None if none does. Raises NotFoundRejection."""
         if request.arguments.has("profile"):
             return await self._service.find(request.arguments.get("profile"), request.conversation)
-        place = self._dependencies.administration.profile_of(request.conversation)
+        place = self._dependencies.administration.rules(request.conversation).profile
         return await self._service.find(place.id, request.conversation) if place.id else None
 
     async def _enable_in_new_profile(self, server: VisibleServer, request: CommandContext) -> Reply:

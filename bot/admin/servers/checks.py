@@ -133,21 +133,21 @@ def _check_place(
     member: Member,
     conversation: ConversationKey,
 ) -> Iterator[Check]:
-    profile = administration.profile_of(conversation)
+    profile = administration.rules(conversation).profile
     enabled = [tool for tool in tools if profile.enables(tool)]
     texts = {"profile": profile.name, "enabled": len(enabled), "count": len(tools)}
     if tools and not enabled:
         text = _(
             "The profile {profile} of this conversation does not enable it: its tools are not offered here.", **texts
         )
-        if not any(other.enables_server(config.id) for other in administration.profiles_in_use(conversation)):
+        if not any(other.enables_server(config.id) for other in administration.rule_book.profiles_in_use(conversation)):
             text = _("No profile enables it: its tools are offered nowhere.")
         fix = _("enable it here: /profile enable {server}", server=config.name)
         yield Check(gettext_lazy("profile"), CheckStatus.DOUBTFUL, text, fix)
     elif len(enabled) < len(tools):
         text = _("The profile {profile} of this conversation enables {enabled} of its {count} tools.", **texts)
         yield Check(gettext_lazy("profile"), CheckStatus.WELL, text)
-    judged = [administration.judge(tool, {}, member, conversation) for tool in enabled]
+    judged = [administration.rules(conversation).judge(tool, {}, member.author, member) for tool in enabled]
     if denied := [
         tool.name
         for tool, rule in zip(enabled, judged, strict=True)
@@ -167,7 +167,7 @@ def _check_place(
         yield Check(gettext_lazy("approvals"), CheckStatus.WELL, text)
     wanted = next((tool for tool in enabled if tool.original_name == config.auto_context_tool), None)
     if wanted is not None:
-        result = administration.judge(wanted, {}, member, conversation).stored
+        result = administration.rules(conversation).judge(wanted, {}, member.author, member).stored
         if reason := context_tool_rejection(wanted, result):
             names = {"server": config.name, "tool": wanted.original_name, "reason": reason}
             text = _("{tool} is its auto_context_tool and is not called with each question: {reason}.", **names)

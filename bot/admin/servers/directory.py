@@ -241,7 +241,7 @@ class ServerDirectory:
             raise NotFoundRejection(sentences(cause, _("`/mcp show {server}` says why.", server=server.name)))
         if tool is None:
             raise NotFoundRejection(_("{server} has no {capabilities}.", **texts))
-        if not self._dependencies.administration.enables(tool, conversation):
+        if not self._dependencies.administration.rules(conversation).profile.enables(tool):
             raise ForbiddenRejection(
                 _("{server} is not enabled in the profile of this place, so its {capabilities} are not.", **texts)
             )
@@ -273,7 +273,7 @@ class ServerDirectory:
     def is_usable(self, server: VisibleServer, kind: ToolKind, conversation: ConversationKey) -> bool:
         """Return True if the server is on and has resources or prompts, and the profile of the place enables them."""
         tool = None if server.status in _SWITCHED_OFF else self.request_tool(server, kind)
-        return tool is not None and self._dependencies.administration.enables(tool, conversation)
+        return tool is not None and self._dependencies.administration.rules(conversation).profile.enables(tool)
 
     def find_prompt(self, server: VisibleServer, name: str) -> Prompt:
         """Return a prompt by its name. Raises NotFoundRejection."""

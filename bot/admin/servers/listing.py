@@ -361,7 +361,7 @@ class ServerListing(Verbs):
     def _policies(self, tools: Sequence[Tool], conversation: ConversationKey) -> str:
         """Return the policy of a server's tools in one word, or the count of each."""
         counts = Counter(
-            POLICY_WORDS[self._dependencies.administration.policy_of(tool, conversation)] for tool in tools
+            POLICY_WORDS[self._dependencies.administration.rules(conversation).policy_of(tool)] for tool in tools
         )
         if len(counts) <= 1:
             return next(iter(counts), "")
@@ -465,9 +465,9 @@ class ServerListing(Verbs):
             return status_word(server.status)
         if tool.name in waiting:
             return _("waits for review")
-        if not self._dependencies.administration.enables(tool, request.conversation):
+        if not self._dependencies.administration.rules(request.conversation).profile.enables(tool):
             return _("off here")
-        return POLICY_WORDS[self._dependencies.administration.policy_of(tool, request.conversation)]
+        return POLICY_WORDS[self._dependencies.administration.rules(request.conversation).policy_of(tool)]
 
 
 def _filter(arguments: Arguments) -> Callable[[VisibleServer], bool]:

@@ -73,7 +73,7 @@ class PolicyRoutes(Routes):
         """List the rules of admins for this scope, or all rules that apply in it."""
         rules = await self._services.policies.rules(scope.conversation)
         if effective:
-            rules = list(self._services.dependencies.administration.rules_in(scope.conversation))
+            rules = list(self._services.dependencies.administration.rules(scope.conversation).all)
         servers = await self._services.directory.all(scope.conversation)
         return [_answer(rule, servers, options) for rule in rules]
 

@@ -172,10 +172,10 @@ class CallableAgents(Routes):
     ) -> list[Agent]:
         """List the agents that this token may ask in its own conversations of a workspace."""
         conversation = own_conversation(caller, workspace, conversation_id or "-")
-        default = self._administration.profile_of(conversation)
+        default = self._administration.rules(conversation).profile
         return [
             Agent(id=profile.id, name=profile.name, about=profile.about, default=profile.id == default.id)
-            for profile in self._administration.agent_profiles(conversation)
+            for profile in self._administration.rule_book.agent_profiles(conversation)
         ]
 
 

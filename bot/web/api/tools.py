@@ -262,7 +262,7 @@ class ToolRoutes(Routes):
     async def _check_rules(self, call: DirectCall, member: Member) -> None:
         """Raise CommandRejected if a rule forbids the call or wants an approval, which no direct read can get."""
         administration, name = self._services.dependencies.administration, code(call.tool.name, _("a tool"))
-        result = administration.judge(call.tool, call.arguments, member, call.conversation).stored
+        result = administration.rules(call.conversation).judge(call.tool, call.arguments, member.author, member).stored
         if result.policy is ApprovalPolicy.ALWAYS_DENY:
             await self._audit.record_forbidden(call, result.rule)
             raise ForbiddenRejection(_("A policy forbids {tool}.", tool=name))
