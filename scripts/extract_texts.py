@@ -16,6 +16,7 @@ PLACES: dict[str, tuple[int | str, ...]] = {
     "Parameter": (1,),
     "Permission": (1, 2),
     "ProfileField": (4, 5, 6),
+    "RuleField": (5,),
     "Scope": (1,),
     "Setting": (2, "label", "hint", "fact"),
     "Table": (0,),

@@ -15,6 +15,7 @@ from typing import TypeVar
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import PageInfo, Reply
 from bot.domain.conversations import ConversationKey
+from bot.domain.mentions import with_principals
 from bot.domain.servers import STATUS_LABELS, SYNC_LABELS, ServerConfig
 from bot.i18n import _, current_time_zone, format_date, gettext_lazy, weekdays
 
@@ -22,8 +23,6 @@ MOMENT = gettext_lazy("2026-08-31, 2026-08-31T14:30, 12h or 7d")
 """Accepted formats for usage lines. Times without an offset are in the user's time zone."""
 _AGO = re.compile(r"(\d{1,5})\s*(m|min|h|d|w)", re.IGNORECASE)
 _LASTING = re.compile(r"(?:for )?(\d{1,5}) ?(m|h|d|w|minutes?|hours?|days?|weeks?)")
-_MENTION = re.compile(r"<(@!?|@&|!subteam\^)([A-Z]*)([A-Z0-9]+)(?:\|[^>]*)?>")
-_BARE_NAME = re.compile(r"(?:^|[\s,:])@([\w.-]{1,80})")
 _SECONDS = {"m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 T = TypeVar("T")
 ROWS = 10
@@ -106,28 +105,6 @@ def parse_end(text: str, now: float) -> float:
         return parse_time(text.upper(), now)
     day = today + timedelta(days[text]) if text in days else date.fromisoformat(text)
     return datetime.combine(day + timedelta(1), time(), current_time_zone()).timestamp()
-
-
-def with_principals(text: str) -> str:
-    """Return a text with principals in place of mentions, as Slack and Discord write them."""
-
-    def principal(mention: re.Match[str]) -> str:
-        kind, letters, rest = mention.groups()
-        platform = "slack" if letters else "discord"
-        group = {"@&": "-role", "!subteam^": "-group"}.get(kind, "")
-        return f"{platform}{group}:{letters}{rest}"
-
-    return _MENTION.sub(principal, text)
-
-
-def parse_principals(text: str) -> str:
-    """Return the same. Raises ValueError for a name that the platform has not resolved."""
-    resolved = with_principals(text)
-    if bare := _BARE_NAME.search(resolved):
-        name = f"`@{bare[1]}`"
-        error = _("{name} says no id. Choose it in the list that opens after `@`, or write PLATFORM:ID.", name=name)
-        raise ValueError(error)
-    return resolved
 
 
 def parse_user(text: str, conversation: ConversationKey) -> str:

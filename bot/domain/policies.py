@@ -12,8 +12,8 @@ import difflib
 import fnmatch
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -29,11 +29,13 @@ from bot.domain.approvals import (
     Escalation,
     OnTimeout,
 )
-from bot.domain.conversations import HTTP
+from bot.domain.commands import CompletionSource, Parameter, ParameterKind
+from bot.domain.conversations import HTTP, ConversationKey
 from bot.domain.flows import Words
+from bot.domain.mentions import parse_principals
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Tool, canonical_json, digest
-from bot.i18n import _, format_alternatives, format_enumeration, format_list, gettext_lazy
+from bot.i18n import LazyFields, _, format_alternatives, format_enumeration, format_list, gettext_lazy
 
 ANY = "*"
 """Pattern that matches every name."""
@@ -45,26 +47,6 @@ _CALLED = re.compile(r"([A-Za-z_]+)\((.*)\)", re.DOTALL)
 _NO_HOST = re.compile(r"[\s/\\@#%]")
 VERSION = 1
 """Value of `v` in a rule stored as JSON."""
-KEYS = (
-    "policy",
-    "server",
-    "server_id",
-    "tool",
-    "except",
-    "annotations",
-    "arguments",
-    "in",
-    "profile",
-    "asker",
-    "approvers",
-    "four_eyes",
-    "quorum",
-    "expires",
-    "on_timeout",
-    "remind",
-    "deliver",
-    "escalate",
-)
 LONGEST_TEXT = 300
 MOST_ENTRIES = 50
 LARGEST_QUORUM = 20
@@ -118,21 +100,17 @@ class Rule:
     @property
     def conditions(self) -> tuple[object, ...]:
         """Conditions of the rule. Two rules of a workspace with equal conditions are duplicates."""
-        return (
-            self.server,
-            self.server_id,
-            self.tool,
-            tuple(sorted(self.annotations.items())),
-            tuple(sorted(self.arguments.items())),
-            tuple(sorted(self.places)),
-            self.profile,
-            tuple(sorted(self.askers)),
-        )
+        return (self.server, self.server_id, self.tool, *self.further_conditions)
+
+    @property
+    def further_conditions(self) -> tuple[object, ...]:
+        """Conditions besides server and tool; empty values match each call."""
+        return tuple(row.of(self) for row in CONDITIONS)
 
     @property
     def plain(self) -> bool:
         """True for a rule about one server, tool or pattern, without other conditions."""
-        return bool(self.server_id) and not any((self.annotations, self.arguments, *self.conditions[5:]))
+        return bool(self.server_id) and not any(self.further_conditions)
 
 
 def is_pattern(text: str) -> bool:
@@ -311,61 +289,76 @@ def parse_rule(table: Mapping[str, Any]) -> Rule:
         raise RuleError("policy", gettext_lazy("is missing: what happens to the calls that fit"))
     if "server" in table and "server_id" in table:
         raise RuleError("server_id", gettext_lazy("stands beside server; use one of them"))
-    policy = parse_policy(table["policy"])
-    rule = Rule(
-        policy,
-        server=_text(table, "server", ANY),
-        server_id=_text(table, "server_id", ""),
-        tool=_text(table, "tool", ANY),
-        excluded_tools=_texts(
-            table, "except", lambda name: not is_pattern(name), gettext_lazy("a tool's name, no pattern")
-        ),
-        annotations=_annotations(table),
-        arguments=_arguments(table),
-        places=_texts(
-            table, "in", _PLACE.fullmatch, gettext_lazy("PLATFORM, PLATFORM:WORKSPACE or PLATFORM:WORKSPACE:CHANNEL")
-        ),
-        profile=_text(table, "profile", ""),
-        askers=_texts(
-            table,
-            "asker",
-            _is_asker,
-            gettext_lazy("PLATFORM:ID, {members} or {guests}", members=MEMBERS, guests=GUESTS),
-        ),
-        requirements=_terms(table),
-    )
-    if rule.requirements != NO_REQUIREMENTS and policy not in (ApprovalPolicy.ASK_USER, ApprovalPolicy.AUTO):
+    values = {row.name: row.parse(table[row.key], row.key) for row in FIELDS if row.key in table}
+    requirements = ApprovalRequirements(**{name: values.pop(name) for name in values.keys() & _OF_REQUIREMENTS})
+    _check_requirements(requirements)
+    rule = Rule(**values, requirements=requirements)
+    if requirements != NO_REQUIREMENTS and rule.policy not in (ApprovalPolicy.ASK_USER, ApprovalPolicy.AUTO):
         raise RuleError(
             "policy",
-            gettext_lazy("{policy} asks no approver, so it takes no approvers, quorum or expiry", policy=policy.value),
+            gettext_lazy(
+                "{policy} asks no approver, so it takes no approvers, quorum or expiry", policy=rule.policy.value
+            ),
         )
     return rule
 
 
+def _check_requirements(requirements: ApprovalRequirements) -> None:
+    """Raise RuleError if nobody could approve."""
+    approvers = requirements.approvers[0] if requirements.approvers else frozenset()
+    if requirements.escalate is not None and not approvers:
+        raise RuleError("escalate", gettext_lazy("needs `approvers` that are asked first"))
+    if requirements.four_eyes and approvers == {ASKER}:
+        raise RuleError("four_eyes", gettext_lazy("no one could approve: the only approver is the asker"))
+    people = all(approver == ASKER or is_person(approver) for approver in approvers)
+    if approvers and people and requirements.quorum > len(approvers - ({ASKER} if requirements.four_eyes else set())):
+        raise RuleError("quorum", gettext_lazy("no one could approve: there are fewer approvers than that"))
+
+
 def rule_to_table(rule: Rule) -> dict[str, Any]:
     """Return the rule as plain JSON values, which `parse_rule` reads back."""
-    requirements = rule.requirements
-    table: dict[str, Any] = {
-        "policy": rule.policy.value,
-        "server": "" if rule.server == ANY or rule.server_id else rule.server,
-        "server_id": rule.server_id,
-        "tool": "" if rule.tool == ANY else rule.tool,
-        "except": sorted(rule.excluded_tools),
-        "annotations": dict(sorted(rule.annotations.items())),
-        "arguments": dict(sorted(rule.arguments.items())),
-        "in": sorted(rule.places),
-        "profile": rule.profile,
-        "asker": sorted(rule.askers),
-        "approvers": sorted(requirements.approvers[0]) if requirements.approvers else [],
-        "four_eyes": requirements.four_eyes,
-        "quorum": requirements.quorum if requirements.quorum != 1 else None,
-        "expires": requirements.expires,
-        "on_timeout": requirements.on_timeout.value if requirements.on_timeout else "",
-        "remind": requirements.remind,
-        "deliver": sorted(requirements.deliver),
-        "escalate": format_escalation(requirements.escalate),
-    }
-    return {key: value for key, value in table.items() if value}
+    values = {row.key: row.of(rule) for row in FIELDS}
+    return {key: _table_value(value) for key, value in values.items() if value != _USUAL.get(key)}
+
+
+def _table_value(value: Any) -> Any:
+    match value:
+        case StrEnum():
+            return value.value
+        case frozenset():
+            return sorted(value)
+        case tuple():
+            return sorted(*value)
+        case Mapping():
+            return dict(sorted(value.items()))
+        case Escalation():
+            return format_escalation(value)
+        case _:
+            return value
+
+
+def option_words(rule: Rule) -> Iterator[str]:
+    """Yield the options of `/mcp policy set` that give the rule's conditions and requirements."""
+    table = rule_to_table(rule)
+    for option in OPTIONS:
+        keys = (row.key for row in FIELDS if row.option == option.name and row.key in table)
+        for text in (text for key in keys for text in _option_texts(table[key])):
+            yield f"--{option.name}"
+            if option.shape is not ParameterKind.FLAG:
+                yield text
+
+
+def _option_texts(value: Any) -> list[str]:
+    match value:
+        case list():
+            return value
+        case dict():
+            words = {True: "yes", False: "no"}
+            return [f"{name}={words.get(item, item)}" for name, item in value.items()]
+        case float():
+            return [format_duration(value)]
+        case _:
+            return [str(value)]
 
 
 def describe_rule(rule: Rule, server: str = "") -> str:
@@ -383,12 +376,15 @@ def describe_rule(rule: Rule, server: str = "") -> str:
             for path, pattern in sorted(rule.arguments.items())
         ]
         parts[-1] = _("{calls} where {conditions}", calls=parts[-1], conditions=format_list(conditions))
-    parts += [_("in {places}", places=format_alternatives(sorted(rule.places)))] if rule.places else []
-    parts += [_("in profile {profile}", profile=rule.profile)] if rule.profile else []
-    parts += [_("asked by {askers}", askers=format_alternatives(sorted(rule.askers)))] if rule.askers else []
-    terms = _requirement_texts(rule.requirements)
-    text = f"{rule.policy.value}: {format_enumeration(parts)}"
+    text = f"{rule.policy.value}: {format_enumeration((*parts, *_described(rule, CONDITIONS)))}"
+    terms = _described(rule, sorted(TERMS, key=lambda row: row.said))
     return "; ".join((text, format_enumeration(terms))) if terms else text
+
+
+def _described(rule: Rule, rows: Iterable[RuleField]) -> list[str]:
+    values = ((row, row.of(rule)) for row in rows)
+    texts = (row.text(value) for row, value in values if row.text and value != _USUAL[row.key])
+    return [*filter(None, texts)]
 
 
 def _annotation_text(key: str, value: bool) -> str:
@@ -417,25 +413,15 @@ def format_escalation(escalation: Escalation | None) -> str:
     return f"{format_duration(escalation.after)}:{','.join(sorted(escalation.to))}" if escalation else ""
 
 
-def _requirement_texts(requirements: ApprovalRequirements) -> list[str]:
-    parts = [
-        _("approved by {approvers}", approvers=format_alternatives(sorted(approvers)))
-        for approvers in requirements.approvers
-    ]
-    expires = requirements.expires
-    parts += [_("by {count} people", count=requirements.quorum)] if requirements.quorum > 1 else []
-    parts += [_("not by the asker or an editor")] if requirements.four_eyes else []
-    parts += [] if expires is None else [_("within {duration}", duration=format_duration(expires))]
-    parts += [_("waits on after that")] if requirements.on_timeout is OnTimeout.KEEP else []
-    parts += [_("with a reminder")] if requirements.remind else []
-    if requirements.escalate is not None:
-        late, after = format_alternatives(sorted(requirements.escalate.to)), requirements.escalate.after
-        parts.append(_("after {duration} also by {approvers}", duration=format_duration(after), approvers=late))
-    if requirements.deliver:
-        names = {APPROVERS: _("a direct message to the approvers")}
-        places = [names.get(place, place) for place in sorted(requirements.deliver)]
-        parts.append(_("asked in {places}", places=format_list(places)))
-    return parts
+def _escalation_text(escalation: Escalation) -> str:
+    late = format_alternatives(sorted(escalation.to))
+    return _("after {duration} also by {approvers}", duration=format_duration(escalation.after), approvers=late)
+
+
+def _destinations_text(destinations: frozenset[str]) -> str:
+    names = {APPROVERS: _("a direct message to the approvers")}
+    places = [names.get(place, place) for place in sorted(destinations)]
+    return _("asked in {places}", places=format_list(places))
 
 
 def _unknown_key(key: str) -> str:
@@ -446,61 +432,59 @@ def _unknown_key(key: str) -> str:
     return gettext_lazy("means nothing here; use {keys}", keys=known)
 
 
-def _text(table: Mapping[str, Any], key: str, otherwise: str) -> str:
-    if key not in table:
-        return otherwise
-    return _check_text(table[key], key)
-
-
 def _check_text(value: Any, key: str) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_TEXT:
         raise RuleError(key, gettext_lazy("must be a text of 1 to {most} characters", most=LONGEST_TEXT))
     return value
 
 
-def _texts(table: Mapping[str, Any], key: str, fits: Callable[[str], object], shape: str) -> frozenset[str]:
-    if key not in table:
-        return frozenset()
-    given = table[key]
-    entries = [given] if isinstance(given, str) else given
-    if not isinstance(entries, list) or not 0 < len(entries) <= MOST_ENTRIES:
-        raise RuleError(key, gettext_lazy("must be a text or a list of 1 to {most} of them", most=MOST_ENTRIES))
-    for entry in entries:
-        if not fits(_check_text(entry, key)):
-            raise RuleError(key, gettext_lazy("must be {shape}", shape=shape), entry)
-    return frozenset(entries)
+def _texts_of(fits: Callable[[str], object], shape: str) -> Callable[[Any, str], frozenset[str]]:
+    """Return the parser of a text or a list of them. `shape` says what each must be."""
+
+    def parse(given: Any, key: str) -> frozenset[str]:
+        entries = [given] if isinstance(given, str) else given
+        if not isinstance(entries, list) or not 0 < len(entries) <= MOST_ENTRIES:
+            raise RuleError(key, gettext_lazy("must be a text or a list of 1 to {most} of them", most=MOST_ENTRIES))
+        for entry in entries:
+            if not fits(_check_text(entry, key)):
+                raise RuleError(key, gettext_lazy("must be {shape}", shape=shape), entry)
+        return frozenset(entries)
+
+    return parse
 
 
-def _annotations(table: Mapping[str, Any]) -> Mapping[str, bool]:
-    given = table.get("annotations", {})
+def _one_of(pattern: re.Pattern[str], *words: str) -> Callable[[str], object]:
+    return lambda text: text in words or pattern.fullmatch(text)
+
+
+def _annotations(given: Any, key: str) -> Mapping[str, bool]:
     if not isinstance(given, Mapping):
-        raise RuleError("annotations", gettext_lazy("must be a table such as { read_only = true }"))
+        raise RuleError(key, gettext_lazy("must be a table such as { read_only = true }"))
     for name, value in given.items():
         if name not in ANNOTATIONS or not isinstance(value, bool):
             raise RuleError(
-                f"annotations.{name}",
+                f"{key}.{name}",
                 gettext_lazy("must be true or false of one of {names}", names=", ".join(ANNOTATIONS)),
             )
     return dict(given)
 
 
-def _arguments(table: Mapping[str, Any]) -> Mapping[str, str]:
-    given = table.get("arguments", {})
+def _arguments(given: Any, key: str) -> Mapping[str, str]:
     if not isinstance(given, Mapping) or len(given) > MOST_ENTRIES:
-        raise RuleError("arguments", gettext_lazy('must be a table such as { project = "OPS", "labels" = "urgent*" }'))
+        raise RuleError(key, gettext_lazy('must be a table such as { project = "OPS", "labels" = "urgent*" }'))
     arguments: dict[str, str] = {}
     for path, value in given.items():
-        key = f"arguments.{path}"
+        place = f"{key}.{path}"
         if not isinstance(value, str | int | float | bool):
-            raise RuleError(key, gettext_lazy("must be a text, a number, true or false"))
-        _check_text(path, "arguments")
-        arguments[path] = _check_text(value_text(value), key)
+            raise RuleError(place, gettext_lazy("must be a text, a number, true or false"))
+        _check_text(path, key)
+        arguments[path] = _check_text(value_text(value), place)
         try:
             comparison, _ = parse_comparison(path)
         except ValueError as error:
-            raise RuleError(key, str(error)) from None
+            raise RuleError(place, str(error)) from None
         if comparison is Comparison.HOST and (problem := host_problem(arguments[path])):
-            raise RuleError(key, problem)
+            raise RuleError(place, problem)
     return arguments
 
 
@@ -515,79 +499,39 @@ def value_text(value: Any) -> str:
     return canonical_json(value)
 
 
-def _is_asker(text: str) -> bool:
-    return text in (MEMBERS, GUESTS) or PRINCIPAL.fullmatch(text) is not None
+_parse_approvers = _texts_of(
+    _one_of(PRINCIPAL, MEMBERS, ASKER),
+    gettext_lazy("PLATFORM:ID, {members} or {asker}", members=MEMBERS, asker=ASKER),
+)
+_parse_destinations = _texts_of(
+    _one_of(_CHANNEL, THREAD, APPROVERS),
+    gettext_lazy("{thread}, {approvers} or PLATFORM:WORKSPACE:CHANNEL", thread=THREAD, approvers=APPROVERS),
+)
 
 
-def _is_approver(text: str) -> bool:
-    return text in (MEMBERS, ASKER) or PRINCIPAL.fullmatch(text) is not None
-
-
-def _terms(table: Mapping[str, Any]) -> ApprovalRequirements:
-    approvers = _texts(
-        table,
-        "approvers",
-        _is_approver,
-        gettext_lazy("PLATFORM:ID, {members} or {asker}", members=MEMBERS, asker=ASKER),
-    )
-    requirements = ApprovalRequirements(
-        approvers=(approvers,) if approvers else (),
-        four_eyes=_switch(table, "four_eyes"),
-        quorum=_quorum(table),
-        expires=_expires(table),
-        on_timeout=_on_timeout(table),
-        remind=_switch(table, "remind"),
-        deliver=_deliver(table),
-        escalate=_escalate(table),
-    )
-    if requirements.escalate is not None and not approvers:
-        raise RuleError("escalate", gettext_lazy("needs `approvers` that are asked first"))
-    if requirements.four_eyes and approvers == {ASKER}:
-        raise RuleError("four_eyes", gettext_lazy("no one could approve: the only approver is the asker"))
-    people = all(approver == ASKER or is_person(approver) for approver in approvers)
-    if approvers and people and requirements.quorum > len(approvers - ({ASKER} if requirements.four_eyes else set())):
-        raise RuleError("quorum", gettext_lazy("no one could approve: there are fewer approvers than that"))
-    return requirements
-
-
-def _deliver(table: Mapping[str, Any]) -> frozenset[str]:
-    places = _texts(
-        table,
-        "deliver",
-        _is_destination,
-        gettext_lazy("{thread}, {approvers} or PLATFORM:WORKSPACE:CHANNEL", thread=THREAD, approvers=APPROVERS),
-    )
+def _deliver(value: Any, key: str) -> frozenset[str]:
+    places = _parse_destinations(value, key)
     if THREAD in places and len(places) > 1:
-        raise RuleError("deliver", gettext_lazy("{thread} stands alone: the card is there or elsewhere", thread=THREAD))
+        raise RuleError(key, gettext_lazy("{thread} stands alone: the card is there or elsewhere", thread=THREAD))
     return places - {THREAD}
 
 
-def _is_destination(text: str) -> bool:
-    return text in (THREAD, APPROVERS) or _CHANNEL.fullmatch(text) is not None
-
-
-def _switch(table: Mapping[str, Any], key: str) -> bool:
-    value = table.get(key, False)
+def _switch(value: Any, key: str) -> bool:
     if not isinstance(value, bool):
         raise RuleError(key, gettext_lazy("must be true or false"))
     return value
 
 
-def _quorum(table: Mapping[str, Any]) -> int:
-    value = table.get("quorum", 1)
+def _quorum(value: Any, key: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_QUORUM:
-        raise RuleError("quorum", gettext_lazy("must be a number of people, 1 to {most}", most=LARGEST_QUORUM))
+        raise RuleError(key, gettext_lazy("must be a number of people, 1 to {most}", most=LARGEST_QUORUM))
     return value
 
 
-def _expires(table: Mapping[str, Any]) -> float | None:
-    if "expires" not in table:
-        return None
-    seconds = _seconds(table["expires"])
+def _expires(value: Any, key: str) -> float:
+    seconds = _seconds(value)
     if not SHORTEST_EXPIRY <= seconds <= LONGEST_EXPIRY:
-        raise RuleError(
-            "expires", gettext_lazy("must be a time from 1m to 30d, such as 30m, 2h or a number of seconds")
-        )
+        raise RuleError(key, gettext_lazy("must be a time from 1m to 30d, such as 30m, 2h or a number of seconds"))
     return seconds
 
 
@@ -598,27 +542,217 @@ def _seconds(value: object) -> float:
     return float(read[1]) * _UNITS[read[2]] if read else seconds
 
 
-def _escalate(table: Mapping[str, Any]) -> Escalation | None:
-    value = table.get("escalate")
+def _escalate(value: Any, key: str) -> Escalation | None:
     if value is None:
         return None
     after, _colon, names = str(value).partition(":")
     seconds, to = _seconds(after), frozenset(name.strip() for name in names.split(","))
     if not SHORTEST_EXPIRY <= seconds <= LONGEST_EXPIRY or not all(map(PRINCIPAL.fullmatch, to)):
-        raise RuleError(
-            "escalate", gettext_lazy("must be a time from 1m to 30d and approvers, such as 30m:slack-group:S1")
-        )
+        raise RuleError(key, gettext_lazy("must be a time from 1m to 30d and approvers, such as 30m:slack-group:S1"))
     return Escalation(seconds, to)
 
 
-def _on_timeout(table: Mapping[str, Any]) -> OnTimeout | None:
-    value = table.get("on_timeout")
+def _on_timeout(value: Any, key: str) -> OnTimeout | None:
     if value is None:
         return None
     try:
         return OnTimeout(value)
     except ValueError:
-        raise RuleError(
-            "on_timeout",
-            gettext_lazy("must be one of {choices}", choices=", ".join(choice.value for choice in OnTimeout)),
-        ) from None
+        choices = ", ".join(choice.value for choice in OnTimeout)
+        raise RuleError(key, gettext_lazy("must be one of {choices}", choices=choices)) from None
+
+
+# -------------------- texts of options
+
+Texts = Sequence[str]
+_YES_OR_NO = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+
+
+def _last(texts: Texts, _here: ConversationKey) -> str:
+    return texts[-1]
+
+
+def _flag(_texts: Texts, _here: ConversationKey) -> bool:
+    return True
+
+
+def _names(texts: Texts, _here: ConversationKey) -> list[str]:
+    return [parse_principals(text) for text in texts]
+
+
+def _pairs(texts: Texts, option: str) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    if not all(name.strip() and assigned for name, assigned, _ in pairs):
+        raise ValueError(_("`--{option}` is written NAME=VALUE.", option=option))
+    return {name.strip(): value for name, _, value in pairs}
+
+
+def _hints(texts: Texts, _here: ConversationKey) -> dict[str, bool | str]:
+    pairs = _pairs(texts, "annotation").items()
+    return {name.replace("-", "_"): _YES_OR_NO.get(value.lower(), value) for name, value in pairs}
+
+
+def _number(texts: Texts, _here: ConversationKey) -> int:
+    text = texts[-1]
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0
+
+
+def _channel(text: str, here: ConversationKey) -> str:
+    """Parse a channel id of this workspace, or a full key."""
+    return text if ":" in text else str(replace(here, channel=text.strip("<#>"), thread="")).rpartition(":")[0]
+
+
+def _channels(texts: Texts, here: ConversationKey) -> list[str]:
+    return [_channel(text, here) for text in texts]
+
+
+def _destinations(texts: Texts, here: ConversationKey) -> list[str]:
+    return [text if text in (THREAD, APPROVERS) else _channel(text, here) for text in texts]
+
+
+def _later(texts: Texts, here: ConversationKey) -> str | None:
+    """Return the approvers that are asked after a time, such as `30m:slack:U1`."""
+    return ",".join(name for name in _names(texts, here) if name[:1].isdigit()) or None
+
+
+def _first(texts: Texts, here: ConversationKey) -> list[str] | None:
+    return [name for name in _names(texts, here) if not name[:1].isdigit()] or None
+
+
+# -------------------- the keys of a rule
+
+
+@dataclass(frozen=True, slots=True)
+class RuleField(LazyFields):
+    """One key of a rule: `name` is its field in `Rule` or in the requirements.
+
+    `parse` reads its value in a table and raises RuleError. `given` returns that value from the texts of its option,
+    None for no value; the option of a key without `purpose` is that of another key. `text` describes a value in the
+    rule's line, the requirements in the order of `said`.
+    """
+
+    TEXTS = ("purpose",)
+    key: str
+    name: str
+    parse: Callable[[Any, str], Any]
+    text: Callable[[Any], str] | None = None
+    option: str = ""
+    purpose: str = ""
+    metavar: str = ""
+    given: Callable[[Texts, ConversationKey], Any] | None = None
+    repeated: bool = False
+    choices: tuple[str, ...] = ()
+    completes: CompletionSource = CompletionSource.NOTHING
+    said: int = 0
+
+    @property
+    def parameter(self) -> Parameter:
+        """The option of `/mcp policy set`."""
+        return Parameter(
+            self.option,
+            self.purpose,
+            ParameterKind.FLAG if self.given is _flag else ParameterKind.OPTION,
+            repeated=self.repeated,
+            choices=self.choices,
+            completes=self.completes,
+            metavar=self.metavar,
+        )
+
+    def of(self, rule: Rule) -> Any:
+        """Return the value of a rule."""
+        return getattr(rule.requirements if self.name in _OF_REQUIREMENTS else rule, self.name)
+
+
+_OF_REQUIREMENTS = frozenset(each.name for each in fields(ApprovalRequirements))
+
+# fmt: off
+CALLS = (
+    RuleField("policy", "policy", parse_policy),
+    RuleField("server", "server", _check_text),
+    RuleField("server_id", "server_id", _check_text),
+    RuleField("tool", "tool", _check_text),
+    RuleField(
+        "except", "excluded_tools",
+        _texts_of(lambda name: not is_pattern(name), gettext_lazy("a tool's name, no pattern")), None,
+        "except", "a tool it is not about after all", "TOOL", _names, repeated=True,
+    ),
+)
+"""Policy, and the tools that the rule is about."""
+CONDITIONS = (
+    RuleField(
+        "arguments", "arguments", _arguments, None,
+        "argument", "only with this argument", "PATH=PATTERN",
+        lambda texts, _here: _pairs(texts, "argument"), repeated=True,
+    ),
+    RuleField(
+        "annotations", "annotations", _annotations, None,
+        "annotation", "only with this hint", f"{'|'.join(ANNOTATIONS)}=yes|no", _hints, repeated=True,
+    ),
+    RuleField(
+        "in", "places",
+        _texts_of(_PLACE.fullmatch, gettext_lazy("PLATFORM, PLATFORM:WORKSPACE or PLATFORM:WORKSPACE:CHANNEL")),
+        lambda places: _("in {places}", places=format_alternatives(sorted(places))),
+        "in", "only in this channel", "CHANNEL", _channels, repeated=True,
+    ),
+    RuleField(
+        "profile", "profile", _check_text,
+        lambda profile: _("in profile {profile}", profile=profile),
+        "profile", "only where this profile holds", "NAME", completes=CompletionSource.PROFILES,
+    ),
+    RuleField(
+        "asker", "askers",
+        _texts_of(
+            _one_of(PRINCIPAL, MEMBERS, GUESTS),
+            gettext_lazy("PLATFORM:ID, {members} or {guests}", members=MEMBERS, guests=GUESTS),
+        ),
+        lambda askers: _("asked by {askers}", askers=format_alternatives(sorted(askers))),
+        "asker", "only if one of these asks", "PLATFORM:ID|members|guests", _names, repeated=True,
+    ),
+)
+"""Conditions besides server and tool."""
+TERMS = (
+    RuleField(
+        "approvers", "approvers", lambda value, key: (_parse_approvers(value, key),),
+        lambda groups: format_enumeration(
+            _("approved by {approvers}", approvers=format_alternatives(sorted(approvers))) for approvers in groups
+        ),
+        "approver", "users and groups who may approve", "PLATFORM:ID|members|asker", _first, repeated=True,
+    ),
+    RuleField(
+        "four_eyes", "four_eyes", _switch,
+        lambda _value: _("not by the asker or an editor"),
+        "four-eyes", "neither the asker nor an editor may approve", given=_flag, said=2,
+    ),
+    RuleField(
+        "quorum", "quorum", _quorum,
+        lambda count: _("by {count} people", count=count),
+        "quorum", "number of approvals that a call needs", "N", _number, said=1,
+    ),
+    RuleField(
+        "expires", "expires", _expires,
+        lambda seconds: _("within {duration}", duration=format_duration(seconds)),
+        "expires", "time until an approval expires", "30m|2h|1d", _last, said=3,
+    ),
+    RuleField(
+        "on_timeout", "on_timeout", _on_timeout,
+        lambda outcome: _("waits on after that") if outcome is OnTimeout.KEEP else "",
+        "on-timeout", "what then", given=_last, choices=tuple(outcome.value for outcome in OnTimeout), said=4,
+    ),
+    RuleField(
+        "remind", "remind", _switch, lambda _value: _("with a reminder"),
+        "remind", "remind the approvers after half of that time", given=_flag, said=5,
+    ),
+    RuleField(
+        "deliver", "deliver", _deliver, _destinations_text,
+        "deliver", "where the card goes", "thread|approvers|CHANNEL", _destinations, repeated=True, said=7,
+    ),
+    RuleField("escalate", "escalate", _escalate, _escalation_text, "approver", given=_later, said=6),
+)
+"""Approval requirements."""
+# fmt: on
+FIELDS = (*CALLS, *CONDITIONS, *TERMS)
+KEYS = tuple(row.key for row in FIELDS)
+OPTIONS = tuple(row.parameter for row in FIELDS if row.purpose)
+"""Options of `/mcp policy set` besides server, tool and policy."""
+_USUAL = {row.key: row.of(Rule(ApprovalPolicy.AUTO)) for row in FIELDS[1:]}
+"""Values that are left out of a table."""

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from bot.admin.command import (
     A_SERVER,
@@ -19,7 +18,6 @@ from bot.admin.command import (
     ForbiddenRejection,
     NotFoundRejection,
     Verbs,
-    option,
     verb,
 )
 from bot.admin.dependencies import CommandDependencies
@@ -33,25 +31,24 @@ from bot.admin.text_format import (
     page_of,
     page_rows,
     parse_policy,
-    parse_principals,
     sentences,
     server_label,
 )
-from bot.domain.approvals import APPROVERS, NO_REQUIREMENTS, THREAD, ApprovalPolicy, OnTimeout
-from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, ReplyAction, Table
+from bot.domain.approvals import NO_REQUIREMENTS, ApprovalPolicy
+from bot.domain.commands import CompletionSource, Parameter, Reply, ReplyAction, Table
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.policies import (
-    ANNOTATIONS,
     ANY,
+    FIELDS,
+    OPTIONS,
     Rule,
     RuleError,
     as_pattern,
     describe_rule,
-    format_duration,
-    format_escalation,
     is_for_server,
     is_for_tool,
     is_pattern,
+    option_words,
     parse_rule,
     rule_to_table,
 )
@@ -60,36 +57,6 @@ from bot.domain.tools import Tool
 from bot.engine.policy.rules import undeliverable_targets
 from bot.i18n import _, format_enumeration, gettext_lazy
 
-CONDITIONS = (
-    option("except", "a tool it is not about after all", repeated=True, metavar="TOOL"),
-    option("argument", "only with this argument", repeated=True, metavar="PATH=PATTERN"),
-    option("annotation", "only with this hint", repeated=True, metavar=f"{'|'.join(ANNOTATIONS)}=yes|no"),
-    option("in", "only in this channel", repeated=True, metavar="CHANNEL"),
-    option("profile", "only where this profile holds", completes=CompletionSource.PROFILES, metavar="NAME"),
-    option("asker", "only if one of these asks", repeated=True, metavar="PLATFORM:ID|members|guests"),
-)
-TERMS = (
-    option("approver", "users and groups who may approve", repeated=True, metavar="PLATFORM:ID|members|asker"),
-    Parameter("four-eyes", "neither the asker nor an editor may approve", ParameterKind.FLAG),
-    option("quorum", "number of approvals that a call needs", metavar="N"),
-    option("expires", "time until an approval expires", metavar="30m|2h|1d"),
-    option("on-timeout", "what then", choices=tuple(outcome.value for outcome in OnTimeout)),
-    Parameter("remind", "remind the approvers after half of that time", ParameterKind.FLAG),
-    option("deliver", "where the card goes", repeated=True, metavar="thread|approvers|CHANNEL"),
-)
-_SWITCH = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
-_FLAGS = {"four-eyes": "four_eyes", "remind": "remind"}
-_LISTS = {"except": "except", "asker": "asker", "approver": "approvers"}
-_TEXTS = {"expires": "expires", "on-timeout": "on_timeout"}
-"""Keys of a rule by the options that give them."""
-_OPTIONS = {
-    "arguments": "argument",
-    "annotations": "annotation",
-    "approvers": "approver",
-    "escalate": "approver",
-    "four_eyes": "four-eyes",
-    "on_timeout": "on-timeout",
-}
 MOST_RULES = 30
 """Rules listed besides the table."""
 _SERVERS = Parameter(
@@ -112,88 +79,26 @@ def given_rule(base: Rule, arguments: Arguments, conversation: ConversationKey) 
     """Return `base` with the conditions and requirements of the options. Raises CommandRejected, which names the
     invalid options.
     """
-    table: dict[str, Any] = {**rule_to_table(base)}
-    if arguments.has("argument"):
-        table["arguments"] = _pairs(arguments.get_all("argument"), "argument")
-    if arguments.has("annotation"):
-        table["annotations"] = {
-            name.replace("-", "_"): _SWITCH.get(value.lower(), value)
-            for name, value in _pairs(arguments.get_all("annotation"), "annotation").items()
-        }
-    if arguments.has("in"):
-        table["in"] = [_channel_key(channel, conversation) for channel in arguments.get_all("in")]
+    table = rule_to_table(base)
     try:
-        return replace(parse_rule({**table, **_given_keys(arguments, conversation)}), workspace=base.workspace)
+        for row in FIELDS:
+            if row.given is not None and arguments.has(row.option):
+                value = row.given(arguments.get_all(row.option), conversation)
+                table |= {} if value is None else {row.key: value}
+        return replace(parse_rule(table), workspace=base.workspace)
     except RuleError as error:
-        option = _OPTIONS.get(error.key.partition(".")[0], error.key.partition(".")[0])
+        key = error.key.partition(".")[0]
+        option = next((row.option for row in FIELDS if row.key == key and row.option), key)
         raise CommandRejected(
             _("`--{option}` cannot be used: {problem}.", option=option, problem=error.problem)
         ) from error
-    except ValueError as error:  # a name that is no mention
+    except ValueError as error:
         raise CommandRejected(str(error)) from error
 
 
 def options_of(rule: Rule, slug: str) -> tuple[str, ...]:
     """Return the options of `/mcp policy set` for this rule."""
-    words = [slug or ANY, *(() if rule.tool == ANY else (rule.tool,)), POLICY_SAID[rule.policy]]
-    words += _option_words("except", sorted(rule.excluded_tools))
-    words += _option_words("argument", [f"{path}={pattern}" for path, pattern in sorted(rule.arguments.items())])
-    hints = sorted(rule.annotations.items())
-    words += _option_words("annotation", [f"{name}={'yes' if value else 'no'}" for name, value in hints])
-    words += _option_words("in", sorted(rule.places))
-    words += _option_words("profile", [rule.profile] if rule.profile else [])
-    words += _option_words("asker", sorted(rule.askers))
-    terms = rule.requirements
-    later = [format_escalation(terms.escalate)] if terms.escalate is not None else []
-    words += _option_words("approver", [*sorted(terms.approvers[0] if terms.approvers else ()), *later])
-    words += ["--four-eyes"] if terms.four_eyes else []
-    words += ["--quorum", str(terms.quorum)] if terms.quorum > 1 else []
-    words += ["--expires", format_duration(terms.expires)] if terms.expires is not None else []
-    words += ["--on-timeout", terms.on_timeout.value] if terms.on_timeout else []
-    words += ["--remind"] if terms.remind else []
-    words += _option_words("deliver", sorted(terms.deliver))
-    return tuple(words)
-
-
-def _given_keys(arguments: Arguments, conversation: ConversationKey) -> Mapping[str, Any]:
-    terms: dict[str, Any] = {key: True for option, key in _FLAGS.items() if arguments.has(option)}
-    terms |= {
-        key: [parse_principals(text) for text in arguments.get_all(option)]
-        for option, key in _LISTS.items()
-        if arguments.has(option)
-    }
-    terms |= {key: arguments.get(option) for option, key in _TEXTS.items() if arguments.has(option)}
-    if later := [who for who in terms.get("approvers", ()) if who[:1].isdigit()]:
-        first = [who for who in terms.pop("approvers") if who not in later]
-        terms |= {"escalate": ",".join(later), **({"approvers": first} if first else {})}
-    if arguments.has("quorum"):
-        text = arguments.get("quorum")
-        terms["quorum"] = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0
-    if arguments.has("deliver"):
-        places = arguments.get_all("deliver")
-        terms["deliver"] = [
-            place if place in (THREAD, APPROVERS) else _channel_key(place, conversation) for place in places
-        ]
-    return terms
-
-
-def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    pairs = [text.partition("=") for text in texts]
-    if not all(name.strip() and assigned for name, assigned, _ in pairs):
-        raise CommandRejected(_("`--{option}` is written NAME=VALUE.", option=option))
-    return {name.strip(): value for name, _, value in pairs}
-
-
-def _channel_key(channel: str, conversation: ConversationKey) -> str:
-    """Parse a channel id of this workspace, or a full key."""
-    if ":" in channel:
-        return channel
-    key = ConversationKey(conversation.platform, conversation.workspace, channel.strip("<#>"), "")
-    return str(key).rpartition(":")[0]
-
-
-def _option_words(option: str, values: Sequence[str]) -> list[str]:
-    return [word for value in values for word in (f"--{option}", value)]
+    return (slug or ANY, *(() if rule.tool == ANY else (rule.tool,)), POLICY_SAID[rule.policy], *option_words(rule))
 
 
 def rule_label(rule: Rule) -> str:
@@ -306,7 +211,7 @@ class PolicyService:
 
 def is_bare(rule: Rule) -> bool:
     """Return True if the rule has no conditions besides server and tool."""
-    return rule.conditions[3:] == Rule(rule.policy).conditions[3:]
+    return not any(rule.further_conditions)
 
 
 def _same(rule: Rule, other: Rule) -> bool:
@@ -420,7 +325,7 @@ class ServerPolicies(Verbs):
 
     # Setting and clearing
 
-    @verb("policy set", "policy when the model requests a tool", (_SERVERS, A_TOOL, POLICY, *CONDITIONS, *TERMS))
+    @verb("policy set", "policy when the model requests a tool", (_SERVERS, A_TOOL, POLICY, *OPTIONS))
     async def _set(self, request: CommandContext) -> Reply:
         arguments = request.arguments
         server = await self._service.server(arguments.get("server"), request.conversation)

@@ -16,12 +16,13 @@ from typing import Any
 from bot.admin.command import ForbiddenRejection, NotFoundRejection, filled_field, option
 from bot.admin.dependencies import CommandDependencies
 from bot.admin.servers.directory import VisibleServer
-from bot.admin.text_format import POLICY_SAID, did_you_mean, parse_policy, parse_principals, sentences
+from bot.admin.text_format import POLICY_SAID, did_you_mean, parse_policy, sentences
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import CompletionSource, Field, FieldKind, Form, Parameter
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.lenient_json import DuplicateName, parse_json
 from bot.domain.locales import close_time_zones, time_zone_name
+from bot.domain.mentions import parse_principals
 from bot.domain.policies import ANY, Rule, RuleError, is_pattern, parse_rule, rule_to_table
 from bot.domain.profiles import MOST_TOOL_ROUNDS, Profile, name_error
 from bot.domain.servers import EVERYWHERE
