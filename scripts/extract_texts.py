@@ -15,7 +15,7 @@ PLACES: dict[str, tuple[int | str, ...]] = {
     "GrantOption": (1, 2),
     "Parameter": (1,),
     "Permission": (1, 2),
-    "ProfileField": (4, 5, 6),
+    "ResourceField": (4, 5, 6),
     "RuleField": (5,),
     "Scope": (1,),
     "Setting": (2, "label", "hint", "fact"),

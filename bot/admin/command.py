@@ -90,7 +90,6 @@ A_TOOL = Parameter(
 )
 CONFIRM = option("confirm", "the name once more, so that nothing goes by accident", metavar="NAME")
 VERSION = option("version", "only if it is unchanged since this version", metavar="N")
-PROFILE = Parameter("profile", "the profile's name", required=True, completes=CompletionSource.PROFILES, metavar="NAME")
 POLICY = Parameter(
     "policy",
     "policy when the model requests it",

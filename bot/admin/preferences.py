@@ -8,17 +8,30 @@ from dataclasses import replace
 from bot.admin.command import CommandContext, CommandRejected, SubmissionContext, Verbs, form_of, option, verb
 from bot.admin.dependencies import CommandDependencies
 from bot.admin.profiles.fields import parse_language, parse_time_zone
+from bot.admin.resource import Resource, ResourceField
 from bot.admin.text_format import error_reply, format_moment
-from bot.domain.commands import CompletionSource, Field, FieldKind, Form, Reply, ReplyAction, RequiredRole
+from bot.domain.commands import CompletionSource, FieldKind, Form, Reply, ReplyAction, RequiredRole
 from bot.domain.conversations import CONSOLE, Member
 from bot.domain.locales import Locale, UserLocale, use_locale
 from bot.i18n import _, current_language, format_time_zone, gettext_lazy, installed_languages, language_name
 
 NOT_IN_A_TERMINAL = gettext_lazy("In a terminal, `LC_ALL` or `LANG` and `TZ` say your language and time zone.")
-_LANGUAGE = option("language", "your language", choices=installed_languages(), metavar="TAG")
-_TIME_ZONE = option(
-    "timezone", "your time zone, such as Asia/Tokyo", completes=CompletionSource.TIME_ZONES, metavar="ZONE"
-)
+# fmt: off
+LOCALE = Resource((
+    ResourceField(
+        "language", lambda text, _scope: parse_language(text),
+        option("language", "your language", choices=installed_languages(), metavar="TAG"),
+        1, "Language", "empty for that of your account", kind=FieldKind.CHOICE, choices=installed_languages(),
+    ),
+    ResourceField(
+        "timezone", lambda text, _scope: parse_time_zone(text),
+        option(
+            "timezone", "your time zone, such as Asia/Tokyo", completes=CompletionSource.TIME_ZONES, metavar="ZONE"
+        ),
+        1, "Time zone", "such as Asia/Tokyo; empty for that of your account", longest=60, attribute="time_zone",
+    ),
+))
+# fmt: on
 
 
 class PreferenceVerbs(Verbs):
@@ -37,27 +50,26 @@ class PreferenceVerbs(Verbs):
     @verb(
         "set",
         "choose your language and time zone; without options it asks",
-        (_LANGUAGE, _TIME_ZONE),
+        tuple(row.option for row in LOCALE.fields),
         who=RequiredRole.EVERYONE,
         aliases=("edit",),
     )
     async def _set(self, request: CommandContext) -> Reply | Form:
         _check_platform(request.member)
         stored = await self._store.find(request.author.principal)
-        given = {name: request.arguments.get(name) for name in ("language", "timezone") if request.arguments.has(name)}
+        given = LOCALE.given(request.arguments)
         if not given:
-            return _form({"language": stored.chosen.language, "timezone": stored.chosen.time_zone}, {})
-        chosen, errors = _parse(stored.chosen, given)
+            return _form(LOCALE.values(stored.chosen, None), {})
+        chosen, errors = LOCALE.parse(stored.chosen, given, None)
         if errors:
-            facts = tuple((f"--{name}", error) for name, error in errors.items())
-            return replace(error_reply(_("Nothing was changed.")), details=facts)
+            return replace(error_reply(_("Nothing was changed.")), details=LOCALE.option_errors(errors))
         return await self._save(request.member, chosen)
 
     @form_of("set")
     async def _submit(self, submission: SubmissionContext) -> Reply | Form:
         _check_platform(submission.member)
         stored = await self._store.find(submission.author.principal)
-        chosen, errors = _parse(stored.chosen, submission.fields)
+        chosen, errors = LOCALE.parse(stored.chosen, submission.fields, None)
         if errors:
             return _form(submission.fields, errors)
         return await self._save(submission.member, chosen)
@@ -114,34 +126,10 @@ def _source(chosen: str, reported: str) -> str:
     return _("from your account") if reported else _("of this place or of the bot")
 
 
-def _parse(current: Locale, fields: Mapping[str, str]) -> tuple[Locale, dict[str, str]]:
-    """Return what a user chooses, and errors by field. An absent field is unchanged, an empty one chooses nothing."""
-    language, time_zone, errors = current.language, current.time_zone, dict[str, str]()
-    try:
-        language = parse_language(fields.get("language", language).strip())
-    except ValueError as error:
-        errors["language"] = str(error)
-    try:
-        time_zone = parse_time_zone(fields.get("timezone", time_zone).strip())
-    except ValueError as error:
-        errors["timezone"] = str(error)
-    return Locale(language, time_zone), errors
-
-
 def _form(values: Mapping[str, str], errors: Mapping[str, str]) -> Form:
-    fields = (
-        Field(
-            "language",
-            _("Language"),
-            FieldKind.CHOICE,
-            _("empty for that of your account"),
-            choices=installed_languages(),
-        ),
-        Field("timezone", _("Time zone"), hint=_("such as Asia/Tokyo; empty for that of your account"), longest=60),
-    )
     return Form(
         "preferences set",
         _("Your language and time zone"),
-        tuple(replace(field, value=values.get(field.name, ""), error=errors.get(field.name, "")) for field in fields),
+        LOCALE.filled_step(1, values, errors),
         instead="/preferences set --language TAG --timezone ZONE",
     )

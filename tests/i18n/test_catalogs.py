@@ -9,7 +9,7 @@ import pytest
 from babel.messages.catalog import Catalog, Message
 from babel.messages.pofile import read_po
 
-from bot.admin.profiles.fields import FIELDS
+from bot.admin.profiles.fields import PROFILE
 from bot.domain.server_settings import SETTINGS
 from bot.i18n import DEFAULT_LANGUAGE, installed_languages
 from bot.i18n.languages import catalog_path
@@ -149,7 +149,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
             ),
             "profile set:{}:{}:{}",
             "Rounds of tools for one answer, up to {}; 0 for the bot's own.",
-            *(field.about for field in FIELDS if field.about),
+            *(field.about for field in PROFILE.fields if field.about),
         }
     ),
     "bot/admin/profiles/verbs.py": frozenset({"@bot as {} …, /ask {} …"}),

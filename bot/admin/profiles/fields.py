@@ -9,16 +9,16 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from bot.admin.command import ForbiddenRejection, NotFoundRejection, filled_field, option
+from bot.admin.command import ForbiddenRejection, NotFoundRejection, option
 from bot.admin.dependencies import CommandDependencies
+from bot.admin.resource import Resource, ResourceField, join_lines
 from bot.admin.servers.directory import VisibleServer
 from bot.admin.text_format import POLICY_SAID, did_you_mean, parse_policy, sentences
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.commands import CompletionSource, Field, FieldKind, Form, Parameter
+from bot.domain.commands import CompletionSource, FieldKind, Form
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.lenient_json import DuplicateName, parse_json
 from bot.domain.locales import close_time_zones, time_zone_name
@@ -28,7 +28,6 @@ from bot.domain.profiles import MOST_TOOL_ROUNDS, Profile, name_error
 from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict
 from bot.i18n import (
-    LazyFields,
     _,
     format_alternatives,
     format_list,
@@ -132,15 +131,16 @@ class ProfileService:
 
 def profile_form(profile: Profile, values: Mapping[str, str], errors: Mapping[str, str], number: int = 1) -> Form:
     """Return one step of the form."""
-    step = STEPS[number - 1]
-    names = {field.name for field in step}
+    steps = len(PROFILE.steps)
+    fields = PROFILE.filled_step(number, values, errors)
+    names = {field.name for field in fields}
     return Form(
         f"profile set:{profile.id}:{profile.version}:{number}",
-        _("Edit profile · {number} of {count}", number=number, count=len(STEPS))
+        _("Edit profile · {number} of {count}", number=number, count=steps)
         if profile.version
-        else _("New profile · {number} of {count}", number=number, count=len(STEPS)),
-        tuple(filled_field(field, values.get(field.name, ""), errors.get(field.name, "")) for field in step),
-        submit=_("Save") if number == len(STEPS) else _("Continue"),
+        else _("New profile · {number} of {count}", number=number, count=steps),
+        fields,
+        submit=_("Save") if number == steps else _("Continue"),
         carried={name: value for name, value in values.items() if name not in names},
         instead=_INSTEAD,
     )
@@ -148,21 +148,7 @@ def profile_form(profile: Profile, values: Mapping[str, str], errors: Mapping[st
 
 def profile_values(profile: Profile, servers: Sequence[VisibleServer]) -> dict[str, str]:
     """Return the current values, with servers by slug. A removed server keeps its id."""
-    slugs = {server.id: server.name for server in servers}
-    tools = (f"{slugs.get(server, server)}.{tool}" for server, names in profile.tools.items() for tool in sorted(names))
-    policies = (_rule_line(rule, slugs) for rule in profile.policies)
-    enabled = (
-        [EVERY_SERVER]
-        if profile.servers is None
-        else sorted(slugs.get(server_id, server_id) for server_id in profile.servers)
-    )
-    values = {"servers": "\n".join(enabled), "tools": "\n".join(tools), "policies": "\n".join(policies)}
-    for field in FIELDS:
-        if field.key not in values:
-            value = getattr(profile, field.key)
-            lines = sorted(value) if isinstance(value, frozenset) else value
-            values[field.key] = "\n".join(lines) if field.lines else str(value or "")
-    return values
+    return PROFILE.values(profile, _Scope(servers, profile))
 
 
 def parse_profile(
@@ -171,23 +157,14 @@ def parse_profile(
     """Return the profile with the given fields, and errors by field. An absent field is unchanged, an empty one is
     cleared.
     """
-    scope = _LineParser(servers, profile)
-    changes: dict[str, Any] = {}
-    errors: dict[str, str] = {}
-    for field in FIELDS:
-        if field.key in fields:
-            try:
-                changes[field.key] = field.parse(scope, fields[field.key].strip())
-            except ValueError as error:
-                errors[field.key] = str(error)
-    changed = replace(profile, **changes)
+    changed, errors = PROFILE.parse(profile, fields, _Scope(servers, profile))
     if not changed.name:
         errors.setdefault("name", _("What is it called?"))
     return changed, errors
 
 
-class _LineParser:
-    """Parser of lines about servers, by any of their names. Removed servers keep their ids."""
+class _Scope:
+    """Servers that a profile may name, by any of their names. Removed servers keep their ids."""
 
     def __init__(self, servers: Sequence[VisibleServer], profile: Profile) -> None:
         unlisted = {*(profile.servers or ()), *profile.tools, *(rule.server_id for rule in profile.policies)} - {""}
@@ -195,12 +172,36 @@ class _LineParser:
         self._ids = {server.config.title.lower(): server.id for server in servers if server.config.title}
         self._ids |= {server.name.lower(): server.id for server in servers}
         self._ids |= {server.lower(): server for server in (*unlisted, *(server.id for server in servers))}
+        self._slugs = {server.id: server.name for server in servers}
 
-    def servers(self, text: str) -> frozenset[str] | None:
+    def format_servers(self, servers: frozenset[str] | None) -> str:
+        return EVERY_SERVER if servers is None else "\n".join(sorted(map(self._slug, servers)))
+
+    def format_tools(self, tools: Mapping[str, frozenset[str]]) -> str:
+        return "\n".join(f"{self._slug(server)}.{name}" for server, names in tools.items() for name in sorted(names))
+
+    def format_policies(self, policies: Sequence[Rule]) -> str:
+        return "\n".join(map(self._rule_line, policies))
+
+    def _rule_line(self, rule: Rule) -> str:
+        """Format a rule: the short form if it is complete."""
+        server = self._slug(rule.server_id)
+        kept = {name: getattr(rule, name) for name in ("server_id", "tool", "excluded_tools", "id", "by", "at")}
+        if server and rule == Rule(rule.policy, **kept):
+            return f"{server}{'' if rule.tool == ANY else f'.{rule.tool}'}={POLICY_SAID[rule.policy]}"
+        table = rule_to_table(rule)
+        if table.pop("server_id", ""):
+            table["server"] = server
+        return json.dumps(table, ensure_ascii=False)
+
+    def _slug(self, server_id: str) -> str:
+        return self._slugs.get(server_id, server_id)
+
+    def parse_servers(self, text: str) -> frozenset[str] | None:
         lines = _lines(text)
         return None if EVERY_SERVER in lines else frozenset(self._id(line) for line in lines)
 
-    def tools(self, text: str) -> dict[str, frozenset[str]]:
+    def parse_tools(self, text: str) -> dict[str, frozenset[str]]:
         tools: dict[str, frozenset[str]] = {}
         for line in _lines(text):
             server, dot, tool = line.partition(".")
@@ -210,7 +211,7 @@ class _LineParser:
             tools[server_id] = tools.get(server_id, frozenset()) | {tool}
         return tools
 
-    def policies(self, text: str) -> tuple[Rule, ...]:
+    def parse_policies(self, text: str) -> tuple[Rule, ...]:
         """Parse lines of the short form, and rules as JSON. A line about a server covers its tools without a line of
         their own.
         """
@@ -266,18 +267,6 @@ class _LineParser:
         if server_id is None:
             raise ValueError(_("One of the servers does not exist here; /mcp list lists them."))
         return server_id
-
-
-def _rule_line(rule: Rule, slugs: Mapping[str, str]) -> str:
-    """Format a rule: the short form if it is complete."""
-    server = slugs.get(rule.server_id, rule.server_id)
-    kept = {name: getattr(rule, name) for name in ("server_id", "tool", "excluded_tools", "id", "by", "at")}
-    if server and rule == Rule(rule.policy, **kept):
-        return f"{server}{'' if rule.tool == ANY else f'.{rule.tool}'}={POLICY_SAID[rule.policy]}"
-    table = rule_to_table(rule)
-    if table.pop("server_id", ""):
-        table["server"] = server
-    return json.dumps(table, ensure_ascii=False)
 
 
 def _rule_lines(text: str) -> list[str]:
@@ -353,101 +342,75 @@ def parse_time_zone(text: str) -> str:
     return zone
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileField(LazyFields):
-    """A field of a profile: in its form, as an option of `/profile set`, over HTTP as `api`, and as a `fact` of `show`.
-
-    `parse` reads its text among the servers that it may name, and raises ValueError with a sentence. One with `lines`
-    has a value a line. `about` describes it over HTTP.
-    """
-
-    TEXTS = ("label", "hint", "fact")
-    key: str
-    parse: Callable[[_LineParser, str], object]
-    option: Parameter
-    step: int
-    label: str
-    hint: str
-    fact: str
-    about: str | None = None
-    json: Any = str
-    longest: int = 2000
-    lines: bool = False
-    is_long: bool = False
-    api: str = ""
-
-    @property
-    def name(self) -> str:
-        """Name of the field over HTTP, in snake case."""
-        return self.api or self.key
-
-    @property
-    def form_field(self) -> Field:
-        """The field of the form."""
-        kind = FieldKind.LINES if self.lines or self.is_long else FieldKind.TEXT
-        return Field(self.key, self.label, kind, self.hint, required=self.key == "name", longest=self.longest)
+def _plain(parse: Callable[[str], object]) -> Callable[[str, _Scope], object]:
+    return lambda text, _scope: parse(text)
 
 
-def _plain(parse: Callable[[str], object]) -> Callable[[_LineParser, str], object]:
-    return lambda _servers, text: parse(text)
+def _shown_servers(text: str) -> str:
+    return _("all") if text == EVERY_SERVER else join_lines(text) or _("none")
 
 
 # fmt: off
-FIELDS = (
-    ProfileField(
+PROFILE = Resource((
+    ResourceField(
         "name", _plain(partial(_line, limit=LONGEST_NAME)),
         option("rename", "another name for it", metavar="NEW"),
-        1, "Name", "", "name", longest=LONGEST_NAME,
+        1, "Name", "", "name", longest=LONGEST_NAME, required=True,
     ),
-    ProfileField(
+    ResourceField(
         "persona", _plain(_persona),
         option("persona", "the bot's role, for the model", metavar="TEXT"),
-        1, "Persona", "the bot's role, for the model", "persona", longest=LONGEST_PERSONA, is_long=True,
+        1, "Persona", "the bot's role, for the model", "persona", longest=LONGEST_PERSONA,
+        kind=FieldKind.LINES, shown=str,
     ),
-    ProfileField(
+    ResourceField(
         "model", _plain(_model),
         option("model", "the model it thinks with", metavar="PROVIDER:NAME"),
         1, "Model", "provider:name; empty for the bot's own", "model", longest=250,
+        shown=lambda model: model or _("the bot's own"),
     ),
-    ProfileField(
-        "servers", _LineParser.servers,
+    ResourceField(
+        "servers", lambda text, scope: scope.parse_servers(text),
         option("server", "a server it may use; * for all", repeated=True, completes=CompletionSource.SERVERS),
         1, "Servers", "one a line; * enables every server", "servers",
         "Ids, slugs or names. Absent: unchanged; `*` enables all.", list[str], lines=True, api="enabled_mcp_server_ids",
+        format=lambda servers, scope: scope.format_servers(servers), shown=_shown_servers,
     ),
-    ProfileField(
-        "tools", _LineParser.tools,
+    ResourceField(
+        "tools", lambda text, scope: scope.parse_tools(text),
         option("tool", "a tool it may use, alone of its server", repeated=True, metavar="SERVER.TOOL"),
         1, "Tools", "SERVER.TOOL, one a line: the only ones of that server",
         "tools", "`SERVER.TOOL`: the only ones of that server.", list[str], lines=True,
+        format=lambda tools, scope: scope.format_tools(tools),
     ),
-    ProfileField(
-        "policies", _LineParser.policies,
+    ResourceField(
+        "policies", lambda text, scope: scope.parse_policies(text),
         option("policy", "the rules where it applies", repeated=True, metavar="SERVER[.TOOL]=ask|allow|deny"),
         2, "Policies", "SERVER=ask or SERVER.TOOL=deny, or a rule as JSON, one a line",
         "policies", "`SERVER=ask`, `SERVER.TOOL=deny`, or a rule as JSON.", list[str], lines=True,
+        format=lambda policies, scope: scope.format_policies(policies),
     ),
-    ProfileField(
+    ResourceField(
         "approvers", _plain(_approvers),
         option("approver", "the approvers where it applies", repeated=True, metavar="PLATFORM:ID"),
         2, "Approvers", "slack:U1 or slack-group:S1, one a line; empty for the settings'",
         "approvers", None, list[str], lines=True,
     ),
-    ProfileField(
+    ResourceField(
         "prompts", _plain(_prompts),
         option("prompt", "prompts that Slack's pane suggests", repeated=True, metavar="TEXT"),
         2, "Suggested prompts",
         gettext_lazy("in Slack's pane; one a line, up to {count}", count=MOST_PROMPTS), "prompts",
-        "Up to four prompts that Slack's pane suggests.", list[str], lines=True,
+        "Up to four prompts that Slack's pane suggests.", list[str], lines=True, shown=str,
     ),
-    ProfileField(
+    ResourceField(
         "about", _plain(partial(_line, limit=LONGEST_ABOUT)),
         option("about", "what it does, for those who choose an agent by name", metavar="TEXT"),
         3, "What it does", "a sentence, for those who choose an agent by name",
         "what it does", "Its purpose, in a sentence for users who choose an agent.",
         longest=LONGEST_ABOUT,
     ),
-    ProfileField(
+    ResourceField(
         "max_tool_rounds", _plain(_rounds),
         option("max-tool-rounds", "the rounds of tools for one answer", metavar="N"),
         3, "Rounds of tools",
@@ -455,13 +418,13 @@ FIELDS = (
         "rounds of tools",
         f"Rounds of tools for one answer, up to {MOST_TOOL_ROUNDS}; 0 for the bot's own.", int,
     ),
-    ProfileField(
+    ResourceField(
         "language", _plain(parse_language),
         option("language", "the language of what everybody there reads", metavar="TAG"),
         3, "Language", "of what everybody there reads, such as en or ja; empty for the bot's own",
         "language", "Language of shared texts there: `en`, `ja`; empty for none.",
     ),
-    ProfileField(
+    ResourceField(
         "time_zone", _plain(parse_time_zone),
         option(
             "timezone", "the time zone of the times there", completes=CompletionSource.TIME_ZONES,
@@ -470,6 +433,5 @@ FIELDS = (
         3, "Time zone", "such as Asia/Tokyo; empty for that of the one who asks",
         "time zone", "An IANA name, such as `Asia/Tokyo`; empty for none.",
     ),
-)
+))
 # fmt: on
-STEPS = tuple(tuple(field.form_field for field in FIELDS if field.step == step) for step in (1, 2, 3))

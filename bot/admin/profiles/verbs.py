@@ -7,9 +7,7 @@ from dataclasses import replace
 
 from bot.admin.command import (
     CONFIRM,
-    PROFILE,
     SERVER,
-    Arguments,
     CommandContext,
     CommandRejected,
     SubmissionContext,
@@ -20,8 +18,7 @@ from bot.admin.command import (
 )
 from bot.admin.dependencies import Administration, CommandDependencies
 from bot.admin.profiles.fields import (
-    FIELDS,
-    STEPS,
+    PROFILE,
     Outdated,
     ProfileService,
     parse_profile,
@@ -56,11 +53,13 @@ from bot.domain.profiles import Profile, ServersEnabled, binding_scopes
 from bot.domain.servers import EVERYWHERE
 from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 
+_PROFILE_NAME = Parameter(
+    "profile", "the profile's name", required=True, completes=CompletionSource.PROFILES, metavar="NAME"
+)
 SCOPES = ("channel", "workspace", "everywhere")
 _SCOPE = Parameter("scope", "where it holds", choices=SCOPES)
 _BY_NAME = Parameter("agent", "only when it is asked by name, beside the one that holds", ParameterKind.FLAG)
 _NAMED_AGENT = option("agent", "one that is asked by name", completes=CompletionSource.PROFILES, metavar="NAME")
-_OPTIONS = {field.key: field.option.name for field in FIELDS}
 _OTHER_PROFILE = option(
     "profile", "another profile than the one that holds here", completes=CompletionSource.PROFILES, metavar="NAME"
 )
@@ -122,18 +121,14 @@ class Profiles(Verbs):
             page=page_of(request.arguments.page, len(profiles), ("profile", "list")),
         )
 
-    @verb("show", "one profile in full", (PROFILE,), aliases=("get",))
+    @verb("show", "one profile in full", (_PROFILE_NAME,), aliases=("get",))
     async def _show(self, request: CommandContext) -> Reply:
         profile = await self._service.find(request.arguments.get("profile"), request.conversation)
         servers = await self._directory.all(request.conversation)
         bindings, named = await self._bindings(request.conversation)
         values = profile_values(profile, servers)
         change = format_change(profile.updated_at, profile.updated_by, self._dependencies.clock())
-        shown = {field.key: ", ".join(values[field.key].splitlines()) for field in FIELDS}
-        shown |= {name: values[name] for name in ("persona", "prompts")}
-        shown["model"] = profile.model or _("the bot's own")
-        shown["servers"] = _("all") if profile.servers is None else shown["servers"] or _("none")
-        name, *others = ((field.fact, shown[field.key]) for field in FIELDS)
+        name, *others = ((row.fact, row.shown(values[row.key])) for row in PROFILE.fields)
         facts = (
             name,
             (gettext_lazy("holds in"), bindings.get(profile.id, "") or _("no place yet")),
@@ -160,7 +155,7 @@ class Profiles(Verbs):
         "a new profile, or another word in one; with a name alone it asks",
         (
             Parameter("profile", "the profile's name", completes=CompletionSource.PROFILES, metavar="NAME"),
-            *(field.option for field in (*FIELDS[1:], FIELDS[0])),
+            *(row.option for row in (*PROFILE.fields[1:], PROFILE.fields[0])),
         ),
         aliases=("add", "create", "edit", "new"),
     )
@@ -173,15 +168,10 @@ class Profiles(Verbs):
         servers = await self._directory.all(request.conversation)
         if set(arguments.values) <= {"profile"}:
             return profile_form(profile, profile_values(profile, servers), {})
-        fields = _given_fields(arguments)
-        draft, errors = parse_profile(profile, fields, servers)
+        draft, errors = parse_profile(profile, PROFILE.given(arguments), servers)
         if errors:
-            facts = tuple(
-                (field if field == "name" else f"--{_OPTIONS[field]}", error) for field, error in errors.items()
-            )
-            return replace(
-                error_reply(_("Nothing was saved. `/profile help set` explains the options.")), details=facts
-            )
+            reply = error_reply(_("Nothing was saved. `/profile help set` explains the options."))
+            return replace(reply, details=PROFILE.option_errors(errors))
         return await self._keep(draft, request.author)
 
     @form_of("set")
@@ -201,7 +191,7 @@ class Profiles(Verbs):
         if wrong_name := await self._service.name_error(draft, context.conversation):
             errors["name"] = wrong_name
         number = int(context.state[-1]) if context.state[-1:] in (("1",), ("2",), ("3",)) else 1
-        step = next_step(STEPS, number, errors)
+        step = next_step(PROFILE.steps, number, errors)
         if step is not None:
             return profile_form(profile, {**profile_values(profile, servers), **context.fields}, errors, step)
         return await self._keep(draft, context.author)
@@ -232,7 +222,7 @@ class Profiles(Verbs):
 
     # Deleting and binding
 
-    @verb("delete", "delete a profile", (PROFILE, CONFIRM), aliases=("remove", "rm"))
+    @verb("delete", "delete a profile", (_PROFILE_NAME, CONFIRM), aliases=("remove", "rm"))
     async def _delete(self, request: CommandContext) -> Reply:
         profile = await self._service.find(request.arguments.get("profile"), request.conversation)
         self._service.may_change(profile, request.member)
@@ -258,7 +248,7 @@ class Profiles(Verbs):
         await self._service.delete(profile, request.author)
         return Reply(_("The profile is deleted."), details=((gettext_lazy("name"), profile.name),))
 
-    @verb("bind", "let a profile hold in this channel, or wider", (PROFILE, _SCOPE, _BY_NAME))
+    @verb("bind", "let a profile hold in this channel, or wider", (_PROFILE_NAME, _SCOPE, _BY_NAME))
     async def _bind(self, request: CommandContext) -> Reply:
         profile = await self._service.find(request.arguments.get("profile"), request.conversation)
         place, scope_text = self._scope(request)
@@ -435,8 +425,3 @@ class Profiles(Verbs):
             {profile: format_enumeration(places) for profile, places in bindings.items()},
             {profile: format_enumeration(places) for profile, places in named.items()},
         )
-
-
-def _given_fields(arguments: Arguments) -> dict[str, str]:
-    fields = {option: field for field, option in _OPTIONS.items()}
-    return {fields.get(name, name): "\n".join(values) for name, values in arguments.values.items()}

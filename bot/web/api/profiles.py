@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from bot.admin.command import NotFoundRejection
 from bot.admin.dependencies import Administration
-from bot.admin.profiles.fields import FIELDS, Outdated, parse_profile, profile_values
+from bot.admin.profiles.fields import PROFILE, Outdated, parse_profile, profile_values
 from bot.admin.servers.directory import VisibleServer
 from bot.domain.profiles import Binding, Profile
 from bot.i18n import _
@@ -34,8 +34,10 @@ from bot.web.server_scope import (
 AgentId = Annotated[str, Path(description="The profile's id or name.")]
 
 
-_REQUEST: Any = {field.name: (field.json | None, Field(default=None, description=field.about)) for field in FIELDS}
-_RESPONSE: Any = {field.name: field.json for field in FIELDS}
+_REQUEST: Any = {
+    field.name: (field.json | None, Field(default=None, description=field.about)) for field in PROFILE.fields
+}
+_RESPONSE: Any = {field.name: field.json for field in PROFILE.fields}
 
 
 class AgentBody(create_model("AgentFields", __base__=RequestModel, **_REQUEST)):  # type: ignore[misc]
@@ -118,7 +120,7 @@ class ProfileRoutes(Routes):
         fields = {"name": agent} if existing is None else {}
         draft, errors = parse_profile(profile, {**fields, **_fields(body)}, servers)
         if errors:
-            names = {field.key: to_camel(field.name) for field in FIELDS}
+            names = {field.key: to_camel(field.name) for field in PROFILE.fields}
             field_errors = {names[name]: error for name, error in errors.items()}
             raise Problem(
                 422, "invalid", _("Some fields cannot be used. Nothing was saved."), _("correct them"), field_errors
@@ -189,7 +191,7 @@ def routes(dependencies: WebDependencies) -> APIRouter:
 
 def _fields(body: AgentBody) -> dict[str, str]:
     """Return the given fields in the form of `/profile set`."""
-    given = {field: getattr(body, field.name) for field in FIELDS}
+    given = {field: getattr(body, field.name) for field in PROFILE.fields}
     return {
         field.key: "\n".join(value) if field.lines else str(value or "")
         for field, value in given.items()
@@ -203,7 +205,8 @@ def _answer(
     values = profile_values(profile, servers)
     own = [binding for binding in bindings if binding.profile == profile.id]
     fields = {
-        field.name: values[field.key].splitlines() if field.lines else getattr(profile, field.key) for field in FIELDS
+        field.name: values[field.key].splitlines() if field.lines else getattr(profile, field.key)
+        for field in PROFILE.fields
     }
     fields["enabled_mcp_server_ids"] = None if profile.servers is None else sorted(profile.servers)
     return AgentAnswer(
