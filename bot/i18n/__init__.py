@@ -151,15 +151,15 @@ def pgettext_lazy(context: str, message: str, /, **values: object) -> LazyText:
     return LazyText(message, "", values, context)
 
 
-def make_lazy(texts: T) -> T:
+def make_lazy(texts: T, /, **values: object) -> T:
     """Return literals so that they are translated when they are shown: one, or a tuple of them. Empty texts and lazy
     ones stay.
     """
     lazy: object = texts
     if isinstance(texts, tuple):
-        lazy = tuple(map(make_lazy, texts))
+        lazy = tuple(make_lazy(text, **values) for text in texts)
     elif isinstance(texts, str) and texts and not isinstance(texts, LazyText):
-        lazy = gettext_lazy(texts)
+        lazy = gettext_lazy(texts, **values)
     return cast("T", lazy)
 
 

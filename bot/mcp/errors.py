@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import cast
 
 from bot.errors import ServerTrouble
-from bot.i18n import LazyText, gettext_lazy, join_lazy
+from bot.i18n import LazyText, gettext_lazy, join_lazy, make_lazy
 
 LARGEST_ANSWER = 8 * 1024 * 1024
 """Maximum size in bytes of a response or of one event, on every transport, because it is held in memory."""
@@ -113,15 +113,16 @@ def without_stop(text: str) -> str:
 class InvalidDefinition(Exception):
     """Server definition that cannot be used.
 
-    `cause` is a sentence, `fix` an imperative without its full stop. Neither holds a secret. `key` is the wrong key of
-    the entry, such as `headers.Authorization`; empty if no single key is wrong.
+    `cause` is a sentence, `fix` an imperative without its full stop: literals with these `values`, or lazy texts.
+    Neither holds a secret. `key` is the wrong key of the entry, such as `headers.Authorization`; empty if no single key
+    is wrong.
     """
 
-    def __init__(self, cause: str, fix: str, key: str = "") -> None:
-        super().__init__(cause)
-        self.cause = cause
-        self.fix = fix
+    def __init__(self, cause: str, fix: str, key: str = "", /, **values: object) -> None:
+        self.cause = make_lazy(cause, **values)
+        self.fix = make_lazy(fix, **values)
         self.key = key
+        super().__init__(self.cause)
 
     @property
     def sentence(self) -> LazyText:

@@ -7,14 +7,12 @@ admins start programs by launch templates alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from bot.admin.command import Arguments, CommandContext, CommandRejected, Verbs, option, verb
+from bot.admin.command import CommandContext, CommandRejected, Verbs, option, verb
 from bot.admin.dependencies import CommandDependencies, ServerCatalog
-from bot.admin.servers.definition import ParsedDefinition
+from bot.admin.servers.definition import SLOT, TEMPLATE, ParsedDefinition
 from bot.admin.servers.fields import slug_of
 from bot.admin.servers.launch_consent import checked_question, consent_digest, consent_facts
-from bot.admin.servers.templates import SLOT, TEMPLATE
 from bot.admin.servers.validation import ServerRequest
 from bot.admin.text_format import code, known_facts, page_of, page_rows
 from bot.domain.catalog import (
@@ -37,24 +35,6 @@ _SOURCES = ("url", "command", "transport")
 _BEARER, _AUTHORIZATION = "Bearer ", "authorization"
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogRequest:
-    """Server of the catalog as a request, the slots of secrets that are to be entered later, and errors by field."""
-
-    entry: CatalogServer
-    request: ServerRequest
-    missing: tuple[str, ...]
-    errors: Mapping[str, str]
-
-
-@dataclass
-class _Filling:
-    """Fields of a definition while they are filled in."""
-
-    fields: dict[str, str] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
-
-
 class CatalogCommands(Verbs):
     """The verb `catalog`, and requests for servers by name."""
 
@@ -63,9 +43,9 @@ class CatalogCommands(Verbs):
 
     async def request(
         self, context: CommandContext, options: Mapping[str, str], *, everywhere: bool
-    ) -> CatalogRequest | None:
-        """Return the request for a server that is named and known; None if the words and options say something else.
-        Raises CommandRejected, ServerTrouble.
+    ) -> tuple[ServerRequest, bool] | None:
+        """Return the request for a server that is named and known, and True if a registry has published it; None if the
+        words and options say something else. Raises CommandRejected, ServerTrouble.
         """
         arguments = context.arguments
         wanted = arguments.get("from") or arguments.get("name")
@@ -86,7 +66,8 @@ class CatalogCommands(Verbs):
                 )
             return None
         given = {name.removeprefix(SLOT): text for name, text in values.items()}
-        return _fill(entry, given, fields, context, everywhere)
+        values, errors = _values(entry, given)
+        return _Filling(entry, values).request(fields, errors, context, everywhere=everywhere), not entry.bundled
 
     @verb(
         "catalog",
@@ -143,43 +124,6 @@ def _input_text(item: CatalogInput) -> str:
     return "; ".join(filter(None, notes))
 
 
-def _fill(
-    entry: CatalogServer,
-    given: Mapping[str, str],
-    options: Mapping[str, str],
-    context: CommandContext,
-    everywhere: bool,
-) -> CatalogRequest:
-    values, errors = _values(entry, given)
-    filling = _Filling()
-    for header in entry.headers:
-        _fill_header(filling, header, values, entry)
-    for variable in entry.variables:
-        _fill_named(filling, "env", variable, values, entry)
-    argv = tuple(
-        fill_text(word, values)
-        for group in entry.command_line
-        if all(name in values for word in group for name in inputs_of(word))
-        for word in group
-    )
-    if entry.url:
-        filling.fields |= {"url": fill_text(entry.url, values), "transport": entry.kind.value}
-        filling.fields |= {"auth": entry.auth.value} if entry.auth is not AuthenticationKind.NONE else {}
-    name = _name(entry, context.arguments)
-    if name == slug_of(short_name(entry.name)):
-        filling.fields |= {"title": entry.title} if entry.title else {}
-    filling.fields |= {"description": entry.description} if entry.description else {}
-    missing = [slot for slot in filling.missing if not (slot == AUTH_SECRET and "secret" in options)]
-    fields = _merged(filling.fields, options)
-    request = ServerRequest(fields, context.member, context.conversation, name, everywhere, argv)
-    return CatalogRequest(entry, request, tuple(missing), errors)
-
-
-def _name(entry: CatalogServer, arguments: Arguments) -> str:
-    given = arguments.get("name")
-    return given if arguments.has("from") and given else slug_of(short_name(entry.name))
-
-
 def _values(entry: CatalogServer, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the values of the inputs, and errors by field."""
     known = {item.name: item for item in entry.inputs}
@@ -204,44 +148,82 @@ def _values(entry: CatalogServer, given: Mapping[str, str]) -> tuple[dict[str, s
     return values, errors
 
 
-def _fill_header(filling: _Filling, header: NamedText, values: Mapping[str, str], entry: CatalogServer) -> None:
-    secret = _secret_input(header.text.removeprefix(_BEARER), entry)
-    if header.name.lower() != _AUTHORIZATION or secret is None:
-        _fill_named(filling, "headers", header, values, entry)
-        return
-    filling.fields["auth"] = "api_key" if header.text.startswith(_BEARER) else "header"
-    if secret.name in values:
-        filling.fields["secret"] = values[secret.name]
-    elif secret.required:
-        filling.missing.append(AUTH_SECRET)
-    else:
-        del filling.fields["auth"]
+class _Filling:
+    """Fields of an entry's definition, and the slots of secrets that are to be entered later."""
 
+    def __init__(self, entry: CatalogServer, values: Mapping[str, str]) -> None:
+        self._entry = entry
+        self._values = values
+        self._fields: dict[str, str] = {}
+        self._missing: list[str] = []
 
-def _fill_named(filling: _Filling, key: str, named: NamedText, values: Mapping[str, str], entry: CatalogServer) -> None:
-    """Add a header or variable as a line: a plain value, or the reference of a secret."""
-    needed = [item for item in entry.inputs if item.name in inputs_of(named.text)]
-    slot = f"{'header' if key == 'headers' else 'env'}:{named.name}"
-    text = fill_text(named.text, values).strip()
-    plain = is_plain_header if key == "headers" else is_plain_variable
-    if any(item.name not in values for item in needed):
-        filling.missing += [slot] if any(item.required and item.name not in values for item in needed) else []
-    elif _secret_input(named.text, entry) is not None or plain(named.name, text):
-        filling.fields[key] = "\n".join(filter(None, (filling.fields.get(key, ""), f"{named.name}={text}")))
-    else:
-        filling.missing.append(slot)
+    def request(
+        self, options: Mapping[str, str], errors: Mapping[str, str], context: CommandContext, *, everywhere: bool
+    ) -> ServerRequest:
+        """Return the request. The user's options win; lines of headers and variables are added."""
+        entry, arguments = self._entry, context.arguments
+        for header in entry.headers:
+            self._fill_header(header)
+        for variable in entry.variables:
+            self._fill_named("env", variable)
+        argv = tuple(
+            fill_text(word, self._values)
+            for group in entry.command_line
+            if all(name in self._values for word in group for name in inputs_of(word))
+            for word in group
+        )
+        if entry.url:
+            self._fields |= {"url": fill_text(entry.url, self._values), "transport": entry.kind.value}
+            self._fields |= {"auth": entry.auth.value} if entry.auth is not AuthenticationKind.NONE else {}
+        own_name = slug_of(short_name(entry.name))
+        name = (arguments.has("from") and arguments.get("name")) or own_name
+        texts = {"title": entry.title if name == own_name else "", "description": entry.description}
+        self._fields |= {key: text for key, text in texts.items() if text}
+        if "secret" in options and AUTH_SECRET in self._missing:
+            self._missing.remove(AUTH_SECRET)
+        lines = {
+            key: f"{self._fields[key]}\n{options[key]}"
+            for key in ("headers", "env")
+            if self._fields.get(key) and options.get(key)
+        }
+        return ServerRequest(
+            {**self._fields, **options, **lines},
+            context.member,
+            context.conversation,
+            name,
+            everywhere,
+            argv,
+            missing=self._missing,
+            errors=errors,
+        )
 
+    def _fill_header(self, header: NamedText) -> None:
+        secret = self._secret_input(header.text.removeprefix(_BEARER))
+        if header.name.lower() != _AUTHORIZATION or secret is None:
+            self._fill_named("headers", header)
+            return
+        auth = "api_key" if header.text.startswith(_BEARER) else "header"
+        if secret.name in self._values:
+            self._fields |= {"auth": auth, "secret": self._values[secret.name]}
+        elif secret.required:
+            self._fields["auth"] = auth
+            self._missing.append(AUTH_SECRET)
 
-def _secret_input(text: str, entry: CatalogServer) -> CatalogInput | None:
-    return next((item for item in entry.inputs if item.secret and text == f"{{{item.name}}}"), None)
+    def _fill_named(self, key: str, named: NamedText) -> None:
+        """Add a header or variable as a line: a plain value, or the reference of a secret."""
+        needed = [item for item in self._entry.inputs if item.name in inputs_of(named.text)]
+        slot = f"{'header' if key == 'headers' else 'env'}:{named.name}"
+        text = fill_text(named.text, self._values).strip()
+        plain = is_plain_header if key == "headers" else is_plain_variable
+        if unfilled := [item for item in needed if item.name not in self._values]:
+            self._missing += [slot] if any(item.required for item in unfilled) else []
+        elif self._secret_input(named.text) is not None or plain(named.name, text):
+            self._fields[key] = "\n".join(filter(None, (self._fields.get(key, ""), f"{named.name}={text}")))
+        else:
+            self._missing.append(slot)
 
-
-def _merged(fields: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields with the user's options, which win; lines of headers and variables are added."""
-    lines = {
-        key: f"{fields[key]}\n{options[key]}" for key in ("headers", "env") if fields.get(key) and options.get(key)
-    }
-    return {**fields, **options, **lines}
+    def _secret_input(self, text: str) -> CatalogInput | None:
+        return next((item for item in self._entry.inputs if item.secret and text == f"{{{item.name}}}"), None)
 
 
 class ProgramConsent:

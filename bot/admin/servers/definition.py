@@ -1,7 +1,8 @@
 """Parser of a server's definition from options or form fields with the same names, and of the words of `/mcp add`
 before them: an address or a command line, and a name, which follows from either.
 
-All errors are reported at once, by field. Whether an address or a program is allowed is checked by
+A server that is started by a launch template has the fields `template` and `slot_NAME` in place of a command line. All
+errors are reported at once, by field. Whether an address or a program is allowed is checked by
 `Administration.rejection_reason`.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from bot.admin.command import CommandRejected
 from bot.admin.servers.fields import (
     HEADER_NAME,
     NAME_READERS,
+    NO_ADDRESS,
     REFERENCE,
     VARIABLE_NAME,
     check_header,
@@ -35,6 +37,7 @@ from bot.admin.servers.fields import (
 )
 from bot.admin.text_format import sentences
 from bot.domain.catalog import server_name
+from bot.domain.launch_templates import InvalidSlotValue, LaunchTemplate, Templates
 from bot.domain.secrets import SecretReference, SecretSource, is_plain_header, is_plain_variable, weakness
 from bot.domain.server_settings import SETTINGS, with_settings
 from bot.domain.servers import (
@@ -58,16 +61,26 @@ from bot.i18n import _, gettext_lazy
 
 T = TypeVar("T")
 HEADER_PREFIX = "header:"
+TEMPLATE = "template"
+SLOT = "slot_"
 LONGEST_SECRET = 4096
+MISSING_SECRET = gettext_lazy("It is missing. {reference}", reference=REFERENCE)
 _MISSING = gettext_lazy("Its secret is missing. {reference}", reference=REFERENCE)
 _MISSING_USER = gettext_lazy(
     "The user name is missing. Write env:NAME or file:/absolute/path: it is kept like the password."
 )
 _NO_CLIENT = gettext_lazy("Which client? The id is missing that the bot was given when it was registered there.")
+_NOT_ITS_OWN = gettext_lazy("The launch template says what is started: leave this empty.")
 KEEP = "***"
 """Value that keeps the stored secret."""
+SIGN_IN_SLOTS = {"secret": AUTH_SECRET, "username": USER_SLOT}
+"""Slots of the secrets that a server signs in with, by field."""
+_STORED = SecretReference(SecretSource.STORED)
 _GENERIC = frozenset(("www", "mcp", "api", "app", "server"))
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_SLOT_NAME = re.compile(r"[a-z0-9_]+")
+_ADDRESS = re.compile(r"[^=?]*[/:.]|localhost$")
+"""Beginning of a word that is meant as an address."""
 _SECOND_LEVEL = frozenset(("co", "com", "org", "net", "gov", "ac"))
 
 
@@ -79,10 +92,23 @@ class ParsedDefinition:
     secrets: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
 
+    def await_secrets(self, slots: Iterable[str]) -> None:
+        """Put placeholders for the secrets of these slots, which are entered after saving."""
+        secrets = {**self.record.secrets, **dict.fromkeys(slots, _STORED)}
+        self.record = dataclasses.replace(self.record, secrets=secrets)
+
+    def defer_missing(self, slots: Mapping[str, str]) -> None:
+        """Put placeholders in the place of errors for missing secrets. `slots` are by field."""
+        later = [name for name in slots if self.errors.get(name) in (_MISSING, _MISSING_USER, MISSING_SECRET)]
+        for name in later:
+            del self.errors[name]
+        self.await_secrets(map(slots.__getitem__, later))
+
 
 def parse_definition(
     base: ServerRecord,
     fields: Mapping[str, str],
+    templates: Templates,
     *,
     hidden: str = "",
     values: Mapping[str, str] | None = None,
@@ -92,44 +118,47 @@ def parse_definition(
     secret from a hidden prompt; `values` are those of other slots with a line `NAME=***`; `argv` is a command line
     split into words.
     """
-    return _DefinitionParser(base, fields, argv, values or {}).parse(hidden)
+    return _DefinitionParser(base, fields, argv, values or {}, templates).parse(hidden)
 
 
-def deferred_secrets(draft: ParsedDefinition) -> ParsedDefinition:
-    """Return the draft with placeholders instead of errors for a missing authentication secret and user name, which are
-    entered after saving.
-    """
-    slots = {"secret": AUTH_SECRET, "username": USER_SLOT}
-    later = {name for name in slots if draft.errors.get(name) in (_MISSING, _MISSING_USER)}
-    if not later:
-        return draft
-    errors = {name: error for name, error in draft.errors.items() if name not in later}
-    stored = {slots[name]: SecretReference(SecretSource.STORED) for name in later}
-    secrets = {**draft.record.secrets, **stored}
-    return ParsedDefinition(dataclasses.replace(draft.record, secrets=secrets), draft.secrets, errors)
+def launch_of(record: ServerRecord) -> TemplateLaunch | None:
+    """Return the launch of a server started by a template, None for others."""
+    transport = record.config.transport
+    return transport.launch if isinstance(transport, StdioTransport) else None
 
 
-def with_missing_secrets(draft: ParsedDefinition, slots: Sequence[str]) -> ParsedDefinition:
-    """Return the draft with placeholders for the secrets of these slots, which are entered after saving."""
-    if not slots:
-        return draft
-    later = dict.fromkeys((slot for slot in slots if slot != AUTH_SECRET), SecretReference(SecretSource.STORED))
-    draft = deferred_secrets(draft) if AUTH_SECRET in slots else draft
-    record = dataclasses.replace(draft.record, secrets={**draft.record.secrets, **later})
-    return ParsedDefinition(record, draft.secrets, draft.errors)
+def template_secrets(record: ServerRecord, templates: Templates) -> dict[str, str]:
+    """Return the slots of the secrets of a server's launch template, by field."""
+    launch = launch_of(record)
+    template = templates.get(launch.template) if launch is not None else None
+    return {f"{SLOT}{slot}": f"env:{variable}" for slot, variable in template.secrets.items()} if template else {}
+
+
+def without_template(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields without those of a template."""
+    return {name: value for name, value in fields.items() if name != TEMPLATE and not name.startswith(SLOT)}
 
 
 class _DefinitionParser:
     def __init__(
-        self, base: ServerRecord, fields: Mapping[str, str], argv: Sequence[str], values: Mapping[str, str]
+        self,
+        base: ServerRecord,
+        fields: Mapping[str, str],
+        argv: Sequence[str],
+        values: Mapping[str, str],
+        templates: Templates,
     ) -> None:
         self._base = base
-        self._fields = fields
+        self._fields = without_template(fields)
+        self._slots = {name: value.strip() for name, value in fields.items() if name.startswith(SLOT)}
+        self._template = fields.get(TEMPLATE)
         self._argv = argv
         self._values = values
+        self._templates = templates
         self._errors: dict[str, str] = {}
 
     def parse(self, hidden: str) -> ParsedDefinition:
+        misfilled = self._fill_template()
         transport = self._transport()
         base = self._base.config
         names = {name: self._parse(name, getattr(base, name), read) for name, read in NAME_READERS.items()}
@@ -141,7 +170,60 @@ class _DefinitionParser:
         references, stored = self._secrets(config.transport, authentication, hidden)
         stored |= {slot: value for slot, value in self._values.items() if slot in references}
         record = dataclasses.replace(self._base, config=config, authentication=authentication, secrets=references)
-        return ParsedDefinition(record, stored, self._errors)
+        return ParsedDefinition(record, stored, {**self._errors, **misfilled})
+
+    def _fill_template(self) -> dict[str, str]:
+        """Put the program of the launch template into the base, and its secrets into the field `env`. Return errors."""
+        launch, transport = launch_of(self._base), self._fields.get("transport", "").lower()
+        by_name = self._template is not None and transport in ("", STDIO)
+        if launch is None and transport != TEMPLATE and not by_name:
+            unclear = _("Say which launch template this is for: template=NAME. An option is written --NAME VALUE.")
+            return dict.fromkeys(self._slots, unclear)
+        errors: dict[str, str] = {}
+        for name in ("command", "url", "cwd"):
+            if self._fields.pop(name, "") or (name == "command" and self._argv):
+                errors[name] = _NOT_ITS_OWN
+        self._fields.pop("transport", None)
+        self._argv = ()
+        chosen = (self._template or "").strip()
+        if launch is not None and chosen not in ("", launch.template):
+            errors[TEMPLATE] = _("Another launch template is another server: add one, and remove this one.")
+        launch = launch or TemplateLaunch(chosen)
+        process = StdioTransport("", launch=launch)
+        if template := self._templates.get(launch.template):
+            named = ((name.removeprefix(SLOT), value) for name, value in self._slots.items())
+            given = {slot: value for slot, value in named if slot not in template.secrets}
+            launch = TemplateLaunch(template.name, {**launch.values, **given})
+            try:
+                process = template.fill_slots(launch.values)
+            except InvalidSlotValue as invalid:
+                errors |= {f"{SLOT}{slot}" if slot else TEMPLATE: why for slot, why in invalid.errors.items()}
+                process = StdioTransport("", launch=launch)
+            self._fields["env"] = "\n".join(self._template_secrets(template, errors))
+        else:
+            errors[TEMPLATE] = _unknown_template(launch.template, self._templates)
+        self._base = dataclasses.replace(self._base, config=dataclasses.replace(self._base.config, transport=process))
+        return errors
+
+    def _template_secrets(self, template: LaunchTemplate, errors: dict[str, str]) -> Iterator[str]:
+        """Yield the references to secrets as lines of the field `env`."""
+        lines = (line.partition("=") for line in self._fields.get("env", "").splitlines() if line.strip())
+        lines_by_variable = {variable.strip(): text.strip() for variable, _equals, text in lines}
+        for slot, variable in template.secrets.items():
+            line = lines_by_variable.pop(variable, "")
+            stored = KEEP if f"env:{variable}" in self._base.secrets else ""
+            text = self._slots.get(f"{SLOT}{slot}") or line or stored
+            try:
+                if text != KEEP:
+                    read_reference(text)
+            except ValueError as error:
+                errors[f"{SLOT}{slot}"] = str(error) if text else MISSING_SECRET
+            else:
+                yield f"{variable}={text}"
+        if lines_by_variable:
+            errors["env"] = _(
+                "The launch template {template} has no place for such a variable.", template=template.name
+            )
 
     def _parse(self, name: str, present: T, read: Callable[[str], T]) -> T:
         if name not in self._fields:
@@ -300,6 +382,16 @@ class _DefinitionParser:
         return present[slot] if text == KEEP and slot in present else read_reference(text)
 
 
+def _unknown_template(name: str, templates: Templates) -> str:
+    available = (
+        _("There are: {templates}.", templates=", ".join(sorted(templates)))
+        if templates
+        else _("The operator has written none.")
+    )
+    problem = _("There is no launch template of this name.") if name else _("Which launch template?")
+    return sentences(problem, available)
+
+
 def _plain_values(lines: str, is_plain: Callable[[str, str], bool]) -> dict[str, str]:
     pairs = (line.partition("=") for line in lines.splitlines())
     named = ((name.strip(), value.strip()) for name, _equals, value in pairs)
@@ -419,7 +511,7 @@ def command_line(config: ServerConfig) -> str:
 def _transport_fields(transport: Transport) -> dict[str, str]:
     match transport:
         case StdioTransport(launch=TemplateLaunch(template, values)):
-            slots = {f"slot_{name}": value for name, value in values.items()}
+            slots = {f"{SLOT}{name}": value for name, value in values.items()}
             return {"transport": "stdio", "template": template, **slots}
         case StdioTransport(command, args, _, cwd):
             return {"transport": "stdio", "command": shlex.join((command, *args)), "cwd": cwd or ""}
@@ -445,6 +537,28 @@ def place_words(name: str, words: Sequence[str]) -> tuple[str, str, Sequence[str
             else _("A name of several words stands in quotes.")
         )
     return name, url, () if url else words
+
+
+def parse_assignments(words: Sequence[str]) -> dict[str, str]:
+    """Parse `template=git repo=docs` into fields. Raises CommandRejected."""
+    fields: dict[str, str] = {}
+    for word in words:
+        name, assigned, value = word.partition("=")
+        name = name.strip().lower()
+        if not assigned or not _SLOT_NAME.fullmatch(name):
+            raise CommandRejected(
+                NO_ADDRESS
+                if _ADDRESS.match(word)
+                else _(
+                    "Behind the name goes an address such as https://host/path, a program behind `--`, or a launch "
+                    "template and its slots, such as `template=git repo=docs`."
+                )
+            )
+        field = TEMPLATE if name == TEMPLATE else f"{SLOT}{name}"
+        if field in fields:
+            raise CommandRejected(_("Something is given twice there."))
+        fields[field] = value
+    return fields
 
 
 def derived_name(url: str, argv: Sequence[str]) -> str:

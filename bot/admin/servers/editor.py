@@ -6,7 +6,7 @@ reply has a link to enter it. Of concurrent changes the first is saved, and the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
 from bot.admin.command import (
@@ -31,33 +31,37 @@ from bot.admin.servers.checks import ServerChange
 from bot.admin.servers.control import InvalidServer, ServerService, VersionConflict
 from bot.admin.servers.definition import (
     KEEP,
+    SIGN_IN_SLOTS,
+    SLOT,
+    TEMPLATE,
     ParsedDefinition,
     command_line,
     derived_name,
     fields_of,
+    launch_of,
+    parse_assignments,
     place_words,
-    with_missing_secrets,
+    template_secrets,
+    without_template,
 )
 from bot.admin.servers.directory import ServerDirectory
-from bot.admin.servers.fields import KINDS, TRANSPORTS, is_slug, slug_of
-from bot.admin.servers.forms import SecretFieldMode, Step, form, next_step, steps_of_editing
+from bot.admin.servers.fields import KINDS, TRANSPORTS, is_slug
+from bot.admin.servers.forms import (
+    SecretFieldMode,
+    Step,
+    confirmation_errors,
+    describe_templates,
+    form,
+    is_confirming,
+    next_step,
+    shown_command_line,
+    steps_of_editing,
+    steps_of_refilling,
+    steps_with_templates,
+)
 from bot.admin.servers.imports import IMPORTING, ServerImport
 from bot.admin.servers.launch_consent import start_warning, version_warning
 from bot.admin.servers.secrets import SecretLinks, enter_secret, missing_secrets_text, missing_slots, secret_form
-from bot.admin.servers.templates import (
-    SLOT,
-    TEMPLATE,
-    describe_templates,
-    entered_later,
-    is_confirming,
-    launch_of,
-    parse_assignments,
-    shown_command_line,
-    steps_of_refilling,
-    steps_with_templates,
-    template_change_errors,
-    without_template,
-)
 from bot.admin.servers.validation import ServerRequest, ServerValidator
 from bot.admin.text_format import error_reply, format_change, parse_policy, sentences, server_label
 from bot.domain.commands import Form, Parameter, ParameterKind, Reply, ReplyAction
@@ -169,12 +173,6 @@ def form_errors(errors: Mapping[str, str]) -> dict[str, str]:
     return by_field
 
 
-def confirmation_errors(fields: Mapping[str, str], name: str) -> dict[str, str]:
-    """Return the error of a confirmation by name; empty if it matches."""
-    confirmed = fields.get("confirm", "").strip() in (name, slug_of(name))
-    return {} if confirmed else {"confirm": _("Type {name} to allow this command line, or leave.", name=name)}
-
-
 def errors_reply(text: str, errors: Mapping[str, str], verb: str) -> Reply:
     """Return a reply with all errors, by option."""
     names = {"name": "name", TEMPLATE: f"{TEMPLATE}=", **{field: f"--{option}" for option, field in _LINES.items()}}
@@ -233,13 +231,16 @@ class ServerEdit(Verbs):
             fields["name"] = arguments.get("rename")
         server_request = ServerRequest(fields, request.member, request.conversation, argv=option_argv(arguments))
         draft = await self._validator.draft_change(record, server_request)
-        draft = draft if request.hidden_input else self._links.without_missing(draft)
+        if not request.hidden_input:
+            self._links.defer_missing(draft)
         if question := await self._consent_to_program.question(draft, request, "edit"):
             return question
         is_new = command_line(record.config) != command_line(draft.record.config)
         by_admin = not self._validator.is_operator(request.member)
         if launch_of(record) is not None and is_new and by_admin and not draft.errors:
-            return self._consent(record, {**values_of(record), **fields}, draft.record)
+            fields = {**values_of(record), **fields, **shown_command_line(draft.record)}
+            last = len(self._steps(record, fields))
+            return self._form(record, fields, {}, last, start_warning(draft.record.config, draft.record.secrets))
         return self._save(record, draft, request, verify=not arguments.has("no-verify"))
 
     @form_of("edit")
@@ -251,25 +252,20 @@ class ServerEdit(Verbs):
         if str(record.version) != version:
             return self._version_conflict(record)
         before = values_of(record)
-        fields, number = {**before, **context.fields}, step_number(context)
+        fields = {**before, **context.fields}
         steps = self._steps(record, fields)
         draft = await self._validator.draft_change(
             record, ServerRequest(split_target(fields), context.member, context.conversation)
         )
-        draft = draft if context.hidden_input else self._links.without_missing(draft)
-        errors = {**form_errors(draft.errors), **context.errors}
-        confirming, launched = is_confirming(steps), launch_of(record) is not None
-        if number == len(steps) and confirming:
-            errors |= confirmation_errors(fields, record.config.name)
-            errors |= template_change_errors(fields, draft.record) if launched else {}
-        step = next_step(steps, number, errors)
-        if step == len(steps) and confirming and launched:
-            return self._consent(record, fields, draft.record, errors)
+        if not context.hidden_input:
+            self._links.defer_missing(draft)
+        step, errors = _next_step(steps, fields, record.config.name, draft, context)
+        if step == len(steps) and is_confirming(steps):
+            if launch_of(record) is not None:
+                fields |= shown_command_line(draft.record)
+            return self._form(record, fields, errors, step, start_warning(draft.record.config, draft.record.secrets))
         if step is not None:
-            intro = (
-                start_warning(draft.record.config, draft.record.secrets) if confirming and step == len(steps) else ""
-            )
-            return self._form(record, fields, errors, step, intro=intro)
+            return self._form(record, fields, errors, step)
         return self._save(record, draft, context, verify=True)
 
     async def _save(
@@ -327,17 +323,6 @@ class ServerEdit(Verbs):
         if launch is None:
             return steps_of_editing(fields, before)
         return steps_of_refilling(launch, fields, before, self._templates())
-
-    def _consent(
-        self,
-        record: ServerRecord,
-        fields: Mapping[str, str],
-        after: ServerRecord,
-        errors: Mapping[str, str] | None = None,
-    ) -> Form:
-        fields = {**fields, **shown_command_line(after)}
-        intro = start_warning(after.config, after.secrets)
-        return self._form(record, fields, errors or {}, len(self._steps(record, fields)), intro=intro)
 
     def _form(
         self, record: ServerRecord, fields: Mapping[str, str], errors: Mapping[str, str], step: int, intro: str = ""
@@ -401,7 +386,8 @@ class ServerAdd(Verbs):
         if arguments.has("file"):
             return await self._import.run(request)
         server_request, draft, published = await self._requested(request)
-        draft = draft if request.hidden_input else self._ready(draft)
+        if not request.hidden_input:
+            self._defer_missing(draft)
         if question := await self._consent_to_program.question(draft, request, "add", always=published):
             return question
         if (
@@ -416,7 +402,7 @@ class ServerAdd(Verbs):
             )
         if launch_of(draft.record) and not draft.errors and not self._validator.is_operator(member):
             return self._consent(
-                _form_values(server_request, arguments.get("policy")), draft.record, self._secret_mode(request)
+                _form_values(server_request, arguments.get("policy")), draft.record, self._secret_mode(request), {}
             )
         outcome = await self._service.add(draft, parse_policy(arguments.get("policy")), request.author)
         return (
@@ -430,17 +416,14 @@ class ServerAdd(Verbs):
         everywhere = self._rights.administers_everywhere(request.member) and not request.arguments.has("here")
         server_request = _requested_server(request, everywhere=everywhere)
         known = await self._catalog.request(request, server_request.fields, everywhere=everywhere)
-        if known is None:
-            return server_request, await self._validator.draft_new(server_request), False
-        draft = with_missing_secrets(await self._validator.draft_new(known.request), known.missing)
-        draft.errors = {**draft.errors, **known.errors}
-        return known.request, draft, not known.entry.bundled
+        server_request, published = known or (server_request, False)
+        return server_request, await self._validator.draft_new(server_request), published
 
     @form_of("add")
     async def _submit(self, context: SubmissionContext) -> Reply | Form | Answers:
         fields = {"transport": TRANSPORTS[0], "auth": KINDS[0], **context.fields}
         fields = fields if fields["transport"] == TEMPLATE else without_template(fields)
-        number, mode = step_number(context), self._secret_mode(context)
+        mode = self._secret_mode(context)
         steps = steps_with_templates(fields, mode, self._templates())
         title, transport = fields.get("title", "").strip(), fields["transport"]
         hidden, values = _typed_secret(fields)
@@ -454,20 +437,16 @@ class ServerAdd(Verbs):
             values=values,
         )
         draft = await self._validator.draft_new(server_request)
-        draft = draft if context.hidden_input else self._ready(draft)
-        errors = {**form_errors(draft.errors), **context.errors}
-        confirming = is_confirming(steps)
-        if confirming and number == len(steps):
-            errors |= confirmation_errors(fields, title)
-            errors |= template_change_errors(fields, draft.record) if transport == TEMPLATE else {}
-        step = next_step(steps, number, errors)
-        if step is not None and transport == TEMPLATE and confirming and step == len(steps):
+        if not context.hidden_input:
+            self._defer_missing(draft)
+        step, errors = _next_step(steps, fields, title, draft, context)
+        if transport == TEMPLATE and step == len(steps) and is_confirming(steps):
             return self._consent(fields, draft.record, mode, errors)
         if step is not None:
             intro = ""
-            if step > 1 and transport == TEMPLATE:
-                intro = describe_templates(self._templates()) if step == _CHOOSING else ""
-            elif step > 1 and transport == "stdio":
+            if transport == TEMPLATE and step == _CHOOSING:
+                intro = describe_templates(self._templates())
+            elif transport == "stdio" and step > 1:
                 intro = start_warning(draft.record.config, draft.record.secrets)
             return self._form(fields, errors, step, mode, intro=intro)
         outcome = await self._service.add(draft, parse_policy(fields.get("policy", "")), context.author)
@@ -480,21 +459,16 @@ class ServerAdd(Verbs):
             return SecretFieldMode.PROMPT
         return SecretFieldMode.LINK if self._links.enabled else SecretFieldMode.REFERENCE
 
-    def _ready(self, draft: ParsedDefinition) -> ParsedDefinition:
-        """Return the draft without errors about missing secrets that can be entered later."""
-        draft = self._links.without_missing(draft)
-        return entered_later(draft, self._templates()) if self._links.enabled else draft
+    def _defer_missing(self, draft: ParsedDefinition) -> None:
+        """Take errors about missing secrets that can be entered later out of the draft."""
+        self._links.defer_missing(draft, {**SIGN_IN_SLOTS, **template_secrets(draft.record, self._templates())})
 
     def _consent(
-        self,
-        fields: Mapping[str, str],
-        record: ServerRecord,
-        mode: SecretFieldMode,
-        errors: Mapping[str, str] | None = None,
+        self, fields: Mapping[str, str], record: ServerRecord, mode: SecretFieldMode, errors: Mapping[str, str]
     ) -> Form:
         fields = {**fields, "transport": TEMPLATE, **shown_command_line(record)}
         last = len(steps_with_templates(fields, mode, self._templates()))
-        return self._form(fields, errors or {}, last, mode, intro=start_warning(record.config, record.secrets))
+        return self._form(fields, errors, last, mode, intro=start_warning(record.config, record.secrets))
 
     def _form(
         self, fields: Mapping[str, str], errors: Mapping[str, str], step: int, mode: SecretFieldMode, *, intro: str = ""
@@ -540,6 +514,17 @@ class ServerAdd(Verbs):
             details=(*reply.details, (gettext_lazy("off for"), names)),
             actions=(enable_action(record.config.name), *reply.actions),
         )
+
+
+def _next_step(
+    steps: Sequence[Step], fields: Mapping[str, str], name: str, draft: ParsedDefinition, context: SubmissionContext
+) -> tuple[int | None, Mapping[str, str]]:
+    """Return the next step of a submitted form, None at the end, and all errors by field."""
+    errors = {**form_errors(draft.errors), **context.errors}
+    number = step_number(context)
+    if number == len(steps) and is_confirming(steps):
+        errors |= confirmation_errors(fields, name, draft.record)
+    return next_step(steps, number, errors), errors
 
 
 def _requested_server(request: CommandContext, *, everywhere: bool) -> ServerRequest:

@@ -1,4 +1,6 @@
-"""Forms of `/mcp add` and `/mcp edit`, in steps of at most five fields."""
+"""Forms of `/mcp add` and `/mcp edit`, in steps of at most five fields. The slots of a launch template are steps of
+their own.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,23 @@ from itertools import groupby
 from operator import attrgetter
 
 from bot.admin.command import SECRET_FIELD, SubmissionContext, choice_field, filled_field, lines_field, text_field
-from bot.admin.servers.fields import KINDS, LONGEST, TRANSPORTS
+from bot.admin.servers.definition import SLOT, TEMPLATE, launch_of
+from bot.admin.servers.fields import KINDS, LONGEST, TRANSPORTS, slug_of
+from bot.admin.servers.launch_consent import consent_digest
 from bot.admin.text_format import POLICY_CHOICES
 from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
+from bot.domain.launch_templates import (
+    LONGEST_VALUE,
+    ChoiceRule,
+    IntegerRule,
+    PathRule,
+    SecretRule,
+    Templates,
+    TemplateSlot,
+    TextRule,
+)
 from bot.domain.server_settings import AUTO_CONNECT, SETTINGS, TRUSTED
-from bot.domain.servers import OAUTH_KINDS
+from bot.domain.servers import OAUTH_KINDS, ServerRecord, TemplateLaunch
 from bot.i18n import _, gettext_lazy
 
 _NAME = Field(
@@ -80,6 +94,7 @@ _PAIR = replace(
     hint=gettext_lazy("as USER:PASSWORD, kept encrypted; the password alone if the user name is a reference"),
 )
 _FORM = attrgetter("form")
+_SEEN = "seen"
 
 
 Step = tuple[Field, ...]
@@ -233,3 +248,116 @@ _ASKED = {
     SecretFieldMode.PROMPT: (_SECRET, _HIDDEN),
     SecretFieldMode.LINK: (_SECRET_OR_LINK,),
 }
+
+
+# -------------------- launch templates
+
+
+def steps_of_launching(fields: Mapping[str, str], templates: Templates) -> list[Step]:
+    """Return the steps after the first: template, slots, confirmation of the command line."""
+    choice = Field(
+        TEMPLATE,
+        _("Launch template"),
+        FieldKind.CHOICE,
+        _("which of the operator's programs"),
+        required=True,
+        choices=tuple(sorted(templates)),
+    )
+    template = templates.get(fields.get(TEMPLATE, ""))
+    if template is None:
+        return [(choice,)]
+    return [(choice,), *_slot_steps(template.slots), (confirmation(fields.get("title", "")),)]
+
+
+def steps_with_templates(fields: Mapping[str, str], asking: SecretFieldMode, templates: Templates) -> list[Step]:
+    """Return the steps of adding a server, with a choice of templates if there are any."""
+    launching = fields.get("transport") == TEMPLATE
+    first, *others = steps_of_adding(fields, asking)
+    if templates or launching:
+        first = tuple(map(_or_by_template, first))
+    return [first, *(steps_of_launching(fields, templates) if launching else others)]
+
+
+def steps_of_refilling(
+    launch: TemplateLaunch, fields: Mapping[str, str], before: Mapping[str, str], templates: Templates
+) -> list[Step]:
+    """Return the steps of editing a server started by a template, with a confirmation if the command line changes.
+    Secrets have a verb of their own.
+    """
+    names, _, words, flows, *_ = steps_of_editing({}, {"transport": "stdio", "command": ""})
+    template = templates.get(launch.template)
+    slots = () if template is None else template.typed
+    steps: list[Step] = [tuple(name for name in names if name.name != "where"), *_slot_steps(slots), words, flows]
+    if any(fields.get(f"{SLOT}{slot.name}", "") != before.get(f"{SLOT}{slot.name}", "") for slot in slots):
+        steps.append((confirmation(before["name"]),))
+    return steps
+
+
+def is_confirming(steps: Sequence[Step]) -> bool:
+    """Return True if the last step confirms a command line."""
+    return steps[-1][-1].name == "confirm"
+
+
+def shown_command_line(record: ServerRecord) -> dict[str, str]:
+    """Return the carried field that identifies the shown command line."""
+    return {_SEEN: consent_digest(record.config)}
+
+
+def confirmation_errors(fields: Mapping[str, str], name: str, record: ServerRecord) -> dict[str, str]:
+    """Return the error of a confirmation: if it is not the name, or the launch template was changed after the form was
+    shown.
+    """
+    if launch_of(record) is not None and fields.get(_SEEN) != consent_digest(record.config):
+        text = _("This is not what you were shown before: the operator has changed it meanwhile. Look again.")
+        return {"confirm": text}
+    confirmed = fields.get("confirm", "").strip() in (name, slug_of(name))
+    return {} if confirmed else {"confirm": _("Type {name} to allow this command line, or leave.", name=name)}
+
+
+def describe_templates(templates: Templates) -> str:
+    """Return the descriptions of the templates, one per line."""
+    lines = (
+        f"{name}: {'. '.join(filter(None, (templates[name].title, templates[name].description)))}"
+        for name in sorted(templates)
+    )
+    return "\n".join(line.rstrip(": ") for line in lines)
+
+
+def _or_by_template(field: Field) -> Field:
+    match field.name:
+        case "transport":
+            hint = _("{hint}, or one of the operator's launch templates", hint=field.hint)
+            return replace(field, hint=hint, choices=(*field.choices, TEMPLATE))
+        case "where":
+            return replace(field, hint=_("{hint}. Nothing for a launch template", hint=field.hint), required=False)
+        case _:
+            return field
+
+
+def _slot_steps(slots: Sequence[TemplateSlot]) -> list[Step]:
+    return in_steps([_slot_field(slot) for slot in slots])
+
+
+def _slot_field(slot: TemplateSlot) -> Field:
+    name, label = f"{SLOT}{slot.name}", slot.title or slot.name
+    hint = ". ".join(filter(None, (slot.help.rstrip("."), _slot_hint(slot))))
+    value = slot.default or ""
+    match slot.rule:
+        case ChoiceRule(choices):
+            return Field(name, label, FieldKind.CHOICE, hint, required=True, choices=choices, value=value)
+        case SecretRule():
+            return Field(name, label, hint=hint, longest=1024)
+        case _:
+            return Field(name, label, hint=hint, required=not value, value=value, longest=LONGEST_VALUE)
+
+
+def _slot_hint(slot: TemplateSlot) -> str:
+    match slot.rule:
+        case IntegerRule(least, most):
+            return _("{least} to {most}", least=least, most=most)
+        case PathRule(below):
+            return _("a path below {folder}", folder=below)
+        case SecretRule():
+            return _("env:NAME or file:/path, never the secret itself")
+        case TextRule() | ChoiceRule():
+            return ""

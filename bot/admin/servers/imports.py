@@ -30,7 +30,6 @@ from bot.admin.servers.definition import (
     ParsedDefinition,
     secret_error,
     weak_secret_warning,
-    with_missing_secrets,
 )
 from bot.admin.servers.fields import is_slug, slug_of
 from bot.admin.servers.launch_consent import Facts, checked_question, consent_facts
@@ -46,7 +45,7 @@ from bot.domain.server_files import NOT_TAKEN, ServerEntry, find_sections, plain
 from bot.domain.server_settings import SETTINGS, field_text
 from bot.domain.servers import USER_SLOT, ServerEnablement, ServerRecord, StdioTransport
 from bot.domain.toml_errors import toml_problem
-from bot.i18n import _, gettext_lazy, ngettext
+from bot.i18n import _, gettext_lazy, make_lazy, ngettext
 
 MOST_SERVERS = 100
 _SETTINGS = frozenset(setting.key for setting in SETTINGS if setting.imported)
@@ -78,7 +77,8 @@ _LONGEST_PREVIEW = 30_000
 @dataclass
 class ImportedServer:
     """One server of the file as fields of a definition. `values` are secrets by slot, `hidden` is the one to sign in
-    with, `missing` are slots of secrets that are still to be entered. With a `problem` it cannot be added.
+    with, `missing` are slots of secrets that are still to be entered. With a `problem` it cannot be added; else it has
+    a `draft`, and `facts` are what is agreed to.
     """
 
     name: str
@@ -93,6 +93,14 @@ class ImportedServer:
     disabled: bool = False
     seen: Callable[[str], str] = str
     """Returns a key as the file spells it."""
+    draft: ParsedDefinition | None = None
+    facts: Facts = ()
+
+    @property
+    def program(self) -> str:
+        """The program that it starts; empty for none."""
+        transport = self.draft.record.config.transport if self.draft else None
+        return transport.command if isinstance(transport, StdioTransport) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +113,10 @@ class _Input:
 
 
 class _Unusable(Exception):
-    """Reason why a server cannot be taken over, as a sentence."""
+    """Reason why a server cannot be taken over, as a sentence: a literal with these `values`, or another text."""
+
+    def __init__(self, reason: str, /, **values: object) -> None:
+        super().__init__(make_lazy(reason, **values))
 
 
 def parse_import_file(text: str, answers: Mapping[str, str]) -> list[ImportedServer]:
@@ -183,13 +194,13 @@ class _ServerReader:
     def read(self, entry: Any) -> None:
         """Read an entry. Raises _Unusable."""
         if not isinstance(entry, dict):
-            raise _Unusable(_("It is not an object."))
+            raise _Unusable("It is not an object.")
         self._entry = entry = ServerEntry(entry)
         if not self._server.slug:
-            raise _Unusable(_("Its name has no letter from a to z and no digit: rename it in the file."))
+            raise _Unusable("Its name has no letter from a to z and no digit: rename it in the file.")
         self._server.seen = entry.seen
         if not isinstance(disabled := entry.get("disabled", False), bool):
-            raise _Unusable(_("Its {key} is neither true nor false.", key=entry.seen("disabled")))
+            raise _Unusable("Its {key} is neither true nor false.", key=entry.seen("disabled"))
         self._server.disabled = disabled
         self._tell_ignored(entry)
         title = self._text(entry, "title") or (self._server.name if self._server.name != self._server.slug else "")
@@ -203,7 +214,7 @@ class _ServerReader:
         url, kind = self._text(entry, "url"), self._text(entry, "transport")
         if url and not kind and self._text(entry, "command"):
             both = (entry.seen("command"), entry.seen("url"))
-            raise _Unusable(_("It has both {command} and {url}: take one of them out.", command=both[0], url=both[1]))
+            raise _Unusable("It has both {command} and {url}: take one of them out.", command=both[0], url=both[1])
         if url and kind != "stdio":
             self._read_remote(url, kind, self._texts(entry, "headers"))
         else:
@@ -242,7 +253,7 @@ class _ServerReader:
             return
         argv = tuple(self._fill(word, _("its command line")) for word in words)
         if any(looks_like_token(word) for word in argv):
-            raise _Unusable(_("An argument of its command line looks like a secret, which all could read: use `env`."))
+            raise _Unusable("An argument of its command line looks like a secret, which all could read: use `env`.")
         self._server.argv = argv
         if cwd := self._text(entry, "cwd"):
             self._server.fields["cwd"] = self._fill(cwd, _("its folder"))
@@ -256,7 +267,7 @@ class _ServerReader:
         """
         url = next((word for word in words if word.startswith(("http://", "https://"))), "")
         if not url:
-            raise _Unusable(_("mcp-remote has no address."))
+            raise _Unusable("mcp-remote has no address.")
         texts = (text for option, text in itertools.pairwise(words) if option == "--header")
         filled = (_VARIABLE.sub(lambda match: env.get(match[2], match[0]), text).partition(":") for text in texts)
         self._server.notes.append(_("reached directly, without mcp-remote"))
@@ -375,20 +386,20 @@ class _ServerReader:
     def _text(self, entry: Mapping[str, Any], key: str) -> str:
         value = entry.get(key)
         if value is not None and not isinstance(value, str):
-            raise _Unusable(_("Its {key} is not a text.", key=self._entry.seen(key)))
+            raise _Unusable("Its {key} is not a text.", key=self._entry.seen(key))
         return value or ""
 
     def _words(self, args: Any) -> list[str]:
         if args is None:
             return []
         if not isinstance(args, list) or not all(isinstance(word, str) for word in args):
-            raise _Unusable(_("Its args are not a list of texts."))
+            raise _Unusable("Its args are not a list of texts.")
         return args
 
     def _texts(self, entry: Mapping[str, Any], key: str) -> dict[str, str]:
         values = entry.get(key) or {}
         if not isinstance(values, dict) or not all(isinstance(item, str) for item in values.values()):
-            raise _Unusable(_("Its {key} is not an object of texts.", key=self._entry.seen(key)))
+            raise _Unusable("Its {key} is not an object of texts.", key=self._entry.seen(key))
         return values
 
 
@@ -397,21 +408,6 @@ def _decode_basic(text: str) -> str:
         return base64.b64decode(text, validate=True).decode()
     except (binascii.Error, ValueError):
         return ""
-
-
-@dataclass
-class _Candidate:
-    """A server of the file, and its draft if it can be added."""
-
-    server: ImportedServer
-    draft: ParsedDefinition | None = None
-    facts: Facts = ()
-
-    @property
-    def program(self) -> str:
-        """The program that it starts; empty for none."""
-        transport = self.draft.record.config.transport if self.draft else None
-        return transport.command if isinstance(transport, StdioTransport) else ""
 
 
 class ServerImport:
@@ -440,9 +436,10 @@ class ServerImport:
                 _("The file is not what it was when it was shown. Nothing was added. Import it again.")
             )
         servers = _chosen(parse_import_file(text, _answers(arguments)), arguments)
-        candidates = [await self._candidate(server, request) for server in servers]
-        ready = [candidate for candidate in candidates if candidate.draft is not None]
-        programs = sorted({item.program for item in ready if item.program} - self._allowed(ready))
+        for server in servers:
+            await self._draft(server, request)
+        ready = [server for server in servers if server.draft is not None]
+        programs = sorted({server.program for server in ready if not self._allows(server.program)})
         if arguments.has("yes") and programs and not arguments.has("allow"):
             raise CommandRejected(
                 _(
@@ -451,50 +448,52 @@ class ServerImport:
                 )
             )
         if not arguments.has("yes") or not ready:
-            return self._preview(candidates, programs, digest, request)
+            return self._preview(servers, programs, digest, request)
         for program in programs:
             await self._administration.allow_program(program)
-        return self._add(candidates, request)
+        return self._add(servers, request)
 
-    def _allowed(self, candidates: Sequence[_Candidate]) -> set[str]:
-        return {item.program for item in candidates if self._administration.allows_program(item.program)}
+    def _allows(self, program: str) -> bool:
+        return not program or self._administration.allows_program(program)
 
-    async def _candidate(self, server: ImportedServer, request: CommandContext) -> _Candidate:
+    async def _draft(self, server: ImportedServer, request: CommandContext) -> None:
+        """Set the draft of a server, or its problem."""
         if server.problem:
-            return _Candidate(server)
-        everywhere = not request.arguments.has("here")
-        own = (server.slug, everywhere, server.argv, server.hidden, server.values)
+            return
         draft = await self._validator.draft_new(
-            ServerRequest(server.fields, request.member, request.conversation, *own)
+            ServerRequest(
+                server.fields,
+                request.member,
+                request.conversation,
+                server.slug,
+                not request.arguments.has("here"),
+                server.argv,
+                server.hidden,
+                server.values,
+                server.missing,
+            )
         )
-        draft = with_missing_secrets(draft, server.missing)
-        errors = {name: error for name, error in draft.errors.items() if not self._only_asks(name, draft)}
-        if errors:
-            server.problem = sentences(*(f"{server.seen(name)}: {error}" for name, error in errors.items()))
-            return _Candidate(server)
+        match draft.record.config.transport:
+            case StdioTransport(command=program, launch=None) if not self._allows(program):
+                draft.errors.pop("command", "")  # The operator has not allowed it yet, but may.
+        if draft.errors:
+            server.problem = sentences(*(f"{server.seen(name)}: {error}" for name, error in draft.errors.items()))
+            return
         if server.disabled:
             draft.record = replace(draft.record, enablement=ServerEnablement.DISABLED)
         try:
-            facts = consent_facts(draft.record.config, draft.record.secrets, draft.secrets)
+            server.facts = consent_facts(draft.record.config, draft.record.secrets, draft.secrets)
         except CommandRejected as rejection:
             server.problem = str(rejection)
-            return _Candidate(server)
-        return _Candidate(server, ParsedDefinition(draft.record, draft.secrets), facts)
-
-    def _only_asks(self, name: str, draft: ParsedDefinition) -> bool:
-        """Return True for the error of a program that the operator has not allowed yet, but may."""
-        match draft.record.config.transport:
-            case StdioTransport(command=program, launch=None) if program and name == "command":
-                return not self._administration.allows_program(program)
-            case _:
-                return False
+        else:
+            server.draft = draft
 
     def _preview(
-        self, candidates: Sequence[_Candidate], programs: Sequence[str], digest: str, request: CommandContext
+        self, servers: Sequence[ImportedServer], programs: Sequence[str], digest: str, request: CommandContext
     ) -> Reply:
-        ready = [candidate for candidate in candidates if candidate.draft is not None]
-        details = tuple(detail for candidate in candidates for detail in _told(candidate))
-        table = Table(("server", "add"), tuple(map(_row, candidates)))
+        ready = [server for server in servers if server.draft is not None]
+        details = tuple(detail for server in servers for detail in _told(server))
+        table = Table(("server", "add"), tuple(map(_row, servers)))
         if sum(len(text) for _name, text in details) > _LONGEST_PREVIEW:
             raise CommandRejected(
                 _("These are more servers than can be shown whole. Nothing was added. Choose some with `--only`.")
@@ -516,7 +515,7 @@ class ServerImport:
             question=checked_question(question),
         )
         fix = ((gettext_lazy("fix"), _("run this in a terminal, which asks; or add --yes, and --allow for programs")),)
-        counts = {"servers": count, "total": len(candidates)}
+        counts = {"servers": count, "total": len(servers)}
         return Reply(
             _("{servers} of {total} in this file can be added. Nothing was added yet.", **counts),
             table,
@@ -525,19 +524,18 @@ class ServerImport:
             actions=(add,),
         )
 
-    async def _add(self, candidates: Sequence[_Candidate], request: CommandContext) -> AsyncIterator[Reply]:
+    async def _add(self, servers: Sequence[ImportedServer], request: CommandContext) -> AsyncIterator[Reply]:
         policy = parse_policy(request.arguments.get("policy"))
         rows: list[tuple[str, str]] = []
         added = 0
         incomplete: list[ServerRecord] = []
-        for candidate in candidates:
-            if candidate.draft is None:
-                rows.append((candidate.server.name, _("not added: {problem}", problem=candidate.server.problem)))
+        for server in servers:
+            if server.draft is None:
+                rows.append((server.name, _("not added: {problem}", problem=server.problem)))
                 continue
-            outcome = await self._service.add(candidate.draft, policy, request.author)
+            outcome = await self._service.add(server.draft, policy, request.author)
             if isinstance(outcome, InvalidServer):
-                problem = sentences(*outcome.errors.values())
-                rows.append((candidate.server.name, _("not added: {problem}", problem=problem)))
+                rows.append((server.name, _("not added: {problem}", problem=sentences(*outcome.errors.values()))))
                 continue
             record = outcome.record
             added += 1
@@ -600,18 +598,16 @@ def _chosen(servers: list[ImportedServer], arguments: Arguments) -> list[Importe
     return chosen
 
 
-def _row(candidate: _Candidate) -> tuple[str, ...]:
-    if candidate.draft is None:
-        return spell_hidden(candidate.server.name), _("no")
-    return candidate.draft.record.config.name, _("disabled") if candidate.server.disabled else _("yes")
+def _row(server: ImportedServer) -> tuple[str, ...]:
+    if server.draft is None:
+        return spell_hidden(server.name), _("no")
+    return server.draft.record.config.name, _("disabled") if server.disabled else _("yes")
 
 
-def _told(candidate: _Candidate) -> list[tuple[str, str]]:
+def _told(server: ImportedServer) -> list[tuple[str, str]]:
     """Return all that is agreed to about a server, and the notes on it."""
-    server, draft = candidate.server, candidate.draft
-    if draft is None:
+    if server.draft is None:
         problem = _("cannot be added: {problem}", problem=server.problem)
         return [(spell_hidden(server.name), spell_hidden(problem))]
-    name = draft.record.config.name
-    facts = (f"{fact}: {text}" for fact, text in candidate.facts)
-    return [(name, text) for text in (*facts, *map(spell_hidden, server.notes))]
+    facts = (f"{fact}: {text}" for fact, text in server.facts)
+    return [(server.draft.record.config.name, text) for text in (*facts, *map(spell_hidden, server.notes))]

@@ -26,9 +26,9 @@ from bot.admin.command import (
 from bot.admin.dependencies import MEMBER_SECONDS, CommandDependencies, UserMessenger, notify_user
 from bot.admin.servers.definition import (
     LONGEST_SECRET,
+    SIGN_IN_SLOTS,
     ParsedDefinition,
     command_line,
-    deferred_secrets,
     entered_values,
     enters_pair,
     weak_secret_warning,
@@ -83,9 +83,10 @@ class SecretLinks:
         """True if one-time links are enabled."""
         return self._links is not None
 
-    def without_missing(self, draft: ParsedDefinition) -> ParsedDefinition:
-        """Return the draft without errors about missing secrets that can be entered later."""
-        return deferred_secrets(draft) if self.enabled else draft
+    def defer_missing(self, draft: ParsedDefinition, slots: Mapping[str, str] = SIGN_IN_SLOTS) -> None:
+        """Take errors about missing secrets that can be entered later out of a draft. `slots` are by field."""
+        if self.enabled:
+            draft.defer_missing(slots)
 
     async def ask_reply(self, record: ServerRecord, by: Author, conversation: ConversationKey, text: str) -> Reply:
         """Return a reply that asks for the missing secrets: with a link for the first, or with a command for each if

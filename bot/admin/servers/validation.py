@@ -6,18 +6,25 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.admin.command import CommandRejected, ForbiddenRejection
 from bot.admin.dependencies import CommandDependencies
 from bot.admin.servers.checks import ServerChange, verify_server
-from bot.admin.servers.definition import ParsedDefinition, parse_definition
+from bot.admin.servers.definition import (
+    SIGN_IN_SLOTS,
+    SLOT,
+    TEMPLATE,
+    ParsedDefinition,
+    launch_of,
+    parse_definition,
+    template_secrets,
+)
 from bot.admin.servers.directory import ServerDirectory, name_in_use
 from bot.admin.servers.fields import is_slug, slug_of
 from bot.admin.servers.listing import endpoint_facts
 from bot.admin.servers.sign_in import SignInSteps
-from bot.admin.servers.templates import SLOT, fill_template, launch_of, place_of_template
 from bot.admin.text_format import known_facts, sentences, server_label
 from bot.domain.commands import Reply
 from bot.domain.conversations import ConversationKey, Member
@@ -45,7 +52,8 @@ _STRICTER_ONLY = gettext_lazy(
 @dataclass(frozen=True, slots=True)
 class ServerRequest:
     """A requested server. `name` is a slug, or a title to derive one from. `hidden` is the authentication secret and
-    `values` are others by slot, if given in clear text.
+    `values` are others by slot, if given in clear text. `missing` are slots of secrets that are entered after saving,
+    `errors` those by field that were found before.
     """
 
     fields: Mapping[str, str]
@@ -56,6 +64,8 @@ class ServerRequest:
     argv: tuple[str, ...] = ()
     hidden: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
+    missing: Sequence[str] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
 
 
 class ServerValidator:
@@ -106,6 +116,10 @@ class ServerValidator:
             draft.errors["name"] = _("What is it called? There must be a letter from a to z or a digit in it.")
         await self.validate(draft, server_request.member, server_request.conversation)
         self.check_references(draft, None, server_request.member)
+        if AUTH_SECRET in server_request.missing:
+            draft.defer_missing(SIGN_IN_SLOTS)
+        draft.await_secrets(slot for slot in server_request.missing if slot != AUTH_SECRET)
+        draft.errors |= server_request.errors
         return draft
 
     async def draft_change(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
@@ -132,9 +146,11 @@ class ServerValidator:
                 else _("Choose streamable_http.")
             )
             draft.errors["transport"] = sentences(_OPERATORS, choose)
-        place = place_of_template(draft.record, self._dependencies.operator.templates()) or (
-            "command" if local else "url"
-        )
+        place = "command" if local else "url"
+        if launch := launch_of(draft.record):
+            template = self._dependencies.operator.templates().get(launch.template)
+            paths = list(template.folders) if template else []
+            place = f"{SLOT}{paths[0]}" if len(paths) == 1 else TEMPLATE
         misplaced = place in draft.errors or any(name.startswith(SLOT) for name in draft.errors)
         # In a thread, because it looks up paths on the disk.
         if not misplaced and (
@@ -171,13 +187,10 @@ class ServerValidator:
 
     def _field_of(self, slot: str, record: ServerRecord) -> str:
         """Return the field of a slot's reference."""
-        kind, _, name = slot.partition(":")
-        launch = launch_of(record)
-        template = self._dependencies.operator.templates().get(launch.template) if launch is not None else None
-        if template is not None:
-            slots = (f"{SLOT}{slot_name}" for slot_name, variable in template.secrets.items() if variable == name)
-            return next(slots, "env")
-        return {AUTH_SECRET: "secret", "header": "headers", "env": "env"}.get(kind, "secret")
+        slots = template_secrets(record, self._dependencies.operator.templates())
+        fields = {own_slot: name for name, own_slot in slots.items()} | {AUTH_SECRET: "secret"}
+        kinds = {"header": "headers", "env": "env"}
+        return fields.get(slot) or kinds.get(slot.partition(":")[0], "secret")
 
     def _check_flows(self, before: ServerRecord, draft: ParsedDefinition, member: Member) -> None:
         """Add an error if calls would need approval less often: only the operator may decide that."""
@@ -205,14 +218,14 @@ class ServerValidator:
         return known_facts(*endpoint_facts(expand_template(record.config, self._dependencies.operator.templates())))
 
     def _parse(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
-        filled = fill_template(
-            record, server_request.fields, server_request.argv, self._dependencies.operator.templates()
+        return parse_definition(
+            record,
+            server_request.fields,
+            self._dependencies.operator.templates(),
+            hidden=server_request.hidden,
+            values=server_request.values,
+            argv=server_request.argv,
         )
-        argv = () if launch_of(filled.record) else server_request.argv
-        draft = parse_definition(
-            filled.record, filled.fields, hidden=server_request.hidden, values=server_request.values, argv=argv
-        )
-        return ParsedDefinition(draft.record, draft.secrets, {**draft.errors, **filled.errors})
 
 
 def _is_typed_program(transport: Transport) -> bool:

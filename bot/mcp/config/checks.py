@@ -84,21 +84,17 @@ def check_launch(process: StdioTransport, launch: TemplateLaunch, templates: Tem
         process.env.get(name) != value for name, value in filled.env.items()
     ):
         raise InvalidDefinition(
-            gettext_lazy(
-                "What the launch template {template} starts is not what it was when this server was looked at.",
-                template=launch.template,
-            ),
-            gettext_lazy("run /mcp reload, then review the server again"),
+            "What the launch template {template} starts is not what it was when this server was looked at.",
+            "run /mcp reload, then review the server again",
+            template=launch.template,
         )
     stray = sorted(process.env.keys() - filled.env.keys() - set(template.secrets.values()))
     if stray:
         raise InvalidDefinition(
-            gettext_lazy(
-                "The launch template {template} has no slot for the variable {variable}.",
-                template=launch.template,
-                variable=stray[0],
-            ),
-            gettext_lazy("remove that secret"),
+            "The launch template {template} has no slot for the variable {variable}.",
+            "remove that secret",
+            template=launch.template,
+            variable=stray[0],
         )
 
 
@@ -125,8 +121,7 @@ def _check_path(slot: str, folder: Path, path: Path) -> None:
         real, root = path.resolve(strict=True), folder.resolve(strict=True)
     except (OSError, RuntimeError):
         raise InvalidDefinition(
-            gettext_lazy("There is no {path}, as {slot} says.", path=path, slot=slot),
-            gettext_lazy("name an existing path, or create it"),
+            "There is no {path}, as {slot} says.", "name an existing path, or create it", path=path, slot=slot
         ) from None
     if not real.is_relative_to(root):
         raise InvalidDefinition(
@@ -139,11 +134,9 @@ def _template(launch: TemplateLaunch, templates: Templates) -> LaunchTemplate:
     template = templates.get(launch.template)
     if template is None:
         raise InvalidDefinition(
-            gettext_lazy(
-                "It is started by the launch template {template}, which is missing or invalid.",
-                template=launch.template,
-            ),
-            gettext_lazy("the operator puts it into the file of launch templates, or an admin removes this server"),
+            "It is started by the launch template {template}, which is missing or invalid.",
+            "the operator puts it into the file of launch templates, or an admin removes this server",
+            template=launch.template,
         )
     return template
 
@@ -164,7 +157,7 @@ def _fill_template(template: LaunchTemplate, launch: TemplateLaunch) -> StdioTra
             if slot
             else gettext_lazy("{template}: {reason}.", template=template.name, reason=reason)
         )
-        raise InvalidDefinition(cause, gettext_lazy("edit the server, or correct the template")) from None
+        raise InvalidDefinition(cause, "edit the server, or correct the template") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,13 +229,9 @@ def check_target(config: ServerConfig, allowances: AllowedTargets) -> None:
         case StdioTransport(command=command):
             if command not in allowances.commands:
                 raise InvalidDefinition(
-                    gettext_lazy(
-                        "This server would run a program on the bot's machine that the operator has not allowed."
-                    ),
-                    gettext_lazy(
-                        "allow it with `countersign servers add` at a terminal of this machine, which asks; or name it "
-                        "in MCP_ALLOWED_COMMANDS, or put the server into the servers file"
-                    ),
+                    "This server would run a program on the bot's machine that the operator has not allowed.",
+                    "allow it with `countersign servers add` at a terminal of this machine, which asks; or name it "
+                    "in MCP_ALLOWED_COMMANDS, or put the server into the servers file",
                 )
         case HttpTransport(url=url):
             _check_url(url, allowances)
@@ -250,14 +239,12 @@ def check_target(config: ServerConfig, allowances: AllowedTargets) -> None:
 
 def _check_url(url: str, allowances: AllowedTargets) -> None:
     if len(url) > _LONGEST or not is_address(url):
-        raise InvalidDefinition(
-            gettext_lazy("The url is not an http or https address."), gettext_lazy("write https://host/path")
-        )
+        raise InvalidDefinition("The url is not an http or https address.", "write https://host/path")
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None:
         raise InvalidDefinition(
-            gettext_lazy("The url holds a user name or password, which all users would see."),
-            gettext_lazy("leave it out of the url and store it as a secret of the server"),
+            "The url holds a user name or password, which all users would see.",
+            "leave it out of the url and store it as a secret of the server",
         )
     host, port = origin_of(url)
     literal = parse_ip(host)
@@ -266,10 +253,7 @@ def _check_url(url: str, allowances: AllowedTargets) -> None:
     else:
         check_ip(literal, host, port, allowances)
     if parts.scheme == "http" and not allowances.allows_host(host, port):
-        raise InvalidDefinition(
-            gettext_lazy("The url begins with http://, so secrets would be readable on the way."),
-            gettext_lazy("use https://"),
-        )
+        raise InvalidDefinition("The url begins with http://, so secrets would be readable on the way.", "use https://")
 
 
 def _check_name(host: str, port: int, allowances: AllowedTargets) -> None:

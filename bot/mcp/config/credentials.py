@@ -34,22 +34,19 @@ def inject_secrets(record: ServerRecord, values: Mapping[str, str]) -> ServerCon
     missing = sorted(record.secrets.keys() - values.keys())
     if missing:
         raise InvalidDefinition(
-            gettext_lazy("Server {server}: the secret {secret} has no value.", server=config.name, secret=missing[0]),
-            gettext_lazy("set it again"),
+            "Server {server}: the secret {secret} has no value.", "set it again", server=config.name, secret=missing[0]
         )
     match config.transport:
         case StdioTransport() as process:
             if record.authentication.kind is not AuthenticationKind.NONE:
                 raise InvalidDefinition(
-                    gettext_lazy("Server {server} is a process, which has no sign-in.", server=config.name),
-                    gettext_lazy("give it env secrets"),
+                    "Server {server} is a process, which has no sign-in.", "give it env secrets", server=config.name
                 )
             variables = _slots(values, _ENV)
             for name, value in variables.items():
                 if not name or "=" in name or "\0" in name + value:
                     raise InvalidDefinition(
-                        gettext_lazy("Server {server}: a secret does not fit the environment.", server=config.name),
-                        gettext_lazy("set it again"),
+                        "Server {server}: a secret does not fit the environment.", "set it again", server=config.name
                     )
             return replace(config, transport=replace(process, env={**process.env, **variables}))
         case HttpTransport() as endpoint:
@@ -64,11 +61,9 @@ def inject_secrets(record: ServerRecord, values: Mapping[str, str]) -> ServerCon
             terms = _terms(config.name, record.authentication, secret)
             if terms is not None and any(name.lower() == "authorization" for name in headers):
                 raise InvalidDefinition(
-                    gettext_lazy(
-                        "Server {server} is signed in to, and has a header Authorization of its own.",
-                        server=config.name,
-                    ),
-                    gettext_lazy("take that header out, or sign in by it alone"),
+                    "Server {server} is signed in to, and has a header Authorization of its own.",
+                    "take that header out, or sign in by it alone",
+                    server=config.name,
                 )
             return replace(config, transport=replace(endpoint, headers=headers), sign_in=terms)
 
@@ -94,10 +89,7 @@ def _signing_in(server: str, authentication: Authentication, secret: str, user: 
     """Return the static header that authenticates the bot: RFC 7617 (basic), RFC 6750 (bearer)."""
     kind = authentication.kind
     if not secret and kind not in _WITHOUT_HEADER:
-        raise InvalidDefinition(
-            gettext_lazy("Server {server} has no secret to sign in with.", server=server),
-            gettext_lazy("set its secret"),
-        )
+        raise InvalidDefinition("Server {server} has no secret to sign in with.", "set its secret", server=server)
     match kind:
         case AuthenticationKind.HEADER:
             return {authentication.header: secret}
@@ -112,15 +104,13 @@ def _signing_in(server: str, authentication: Authentication, secret: str, user: 
                 )
             if ":" in user:
                 raise InvalidDefinition(
-                    gettext_lazy("Server {server}: a user name for basic must be without a colon.", server=server),
-                    gettext_lazy("correct it"),
+                    "Server {server}: a user name for basic must be without a colon.", "correct it", server=server
                 )
             try:
                 pair = f"{user}:{secret}".encode()
             except UnicodeEncodeError:
                 raise InvalidDefinition(
-                    gettext_lazy("Server {server}: its secret is not text.", server=server),
-                    gettext_lazy("set it again, as plain text"),
+                    "Server {server}: its secret is not text.", "set it again, as plain text", server=server
                 ) from None
             return {"Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
         case AuthenticationKind.NONE | AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS:
@@ -131,25 +121,20 @@ def _check_header(server: str, name: str, value: str) -> None:
     # A name may be a mistyped secret, so it is shown only if it is a valid header name.
     if not header_fits(name, ""):
         raise InvalidDefinition(
-            gettext_lazy("Server {server}: the name of a header is not valid.", server=server),
-            gettext_lazy("use letters, digits and hyphens"),
+            "Server {server}: the name of a header is not valid.", "use letters, digits and hyphens", server=server
         )
     if not header_fits(name, value):
         raise InvalidDefinition(
-            gettext_lazy(
-                "Server {server}: the value of the header {name} has a line break or other characters in it that no "
-                "header can carry.",
-                server=server,
-                name=name,
-            ),
-            gettext_lazy("set the secret again, as plain ASCII text in one line"),
+            "Server {server}: the value of the header {name} has a line break or other characters in it that no "
+            "header can carry.",
+            "set the secret again, as plain ASCII text in one line",
+            server=server,
+            name=name,
         )
     if is_reserved_header(name):
         raise InvalidDefinition(
-            gettext_lazy(
-                "Server {server}: the header {name} names a host, or is set by the connection itself.",
-                server=server,
-                name=name,
-            ),
-            gettext_lazy("use another header"),
+            "Server {server}: the header {name} names a host, or is set by the connection itself.",
+            "use another header",
+            server=server,
+            name=name,
         )

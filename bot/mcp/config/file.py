@@ -169,14 +169,12 @@ class ConfigEntry:
             if default is not None and not value:
                 return str(default)
             if value is None:
-                raise InvalidDefinition(
-                    gettext_lazy(
-                        "Server {server} needs the environment variable {name} for {key}, which is not set.",
-                        server=f"{self.name!r}",
-                        name=name,
-                        key=f"{self.seen(key)!r}",
-                    ),
-                    gettext_lazy("set {name} or write ${{{name}:-default}}", name=name),
+                raise _InvalidServer(
+                    self,
+                    "Server {server} needs the environment variable {name} for {key}, which is not set.",
+                    "set {name} or write ${{{name}:-default}}",
+                    name=name,
+                    key=f"{self.seen(key)!r}",
                 )
             if _SOUNDS_SECRET.search(name) or not (name in _NOT_SECRET or _PLAIN_WORD.fullmatch(value)):
                 self.secrets.add(value)
@@ -189,13 +187,21 @@ class ConfigEntry:
 
     def _wrong(self, key: str, wanted: str) -> InvalidDefinition:
         key = self.seen(key)
-        return InvalidDefinition(
-            gettext_lazy(
-                "Server {server}: {key} has the wrong type or value.", server=f"{self.name!r}", key=f"{key!r}"
-            ),
-            gettext_lazy("make it {wanted}", wanted=wanted),
+        return _InvalidServer(
+            self,
+            "Server {server}: {key} has the wrong type or value.",
+            "make it {wanted}",
             key,
+            key=f"{key!r}",
+            wanted=wanted,
         )
+
+
+class _InvalidServer(InvalidDefinition):
+    """Entry that cannot be used. `{server}` in its texts is the quoted name."""
+
+    def __init__(self, entry: ConfigEntry, cause: str, fix: str, key: str = "", /, **values: object) -> None:
+        super().__init__(cause, fix, key, server=f"{entry.name!r}", **values)
 
 
 def server_config(entry: ConfigEntry) -> ServerConfig:
@@ -211,12 +217,10 @@ def server_config(entry: ConfigEntry) -> ServerConfig:
     )
     config = with_settings(config, {setting.key: entry.setting(setting) for setting in SETTINGS})
     if config.protocol is not Protocol.AUTO and kind_of(transport) == HttpKind.JSONRPC:
-        raise InvalidDefinition(
-            gettext_lazy(
-                "Server {server}: 'protocol' is a version of MCP, which a server of jsonrpc_http does not speak.",
-                server=f"{entry.name!r}",
-            ),
-            gettext_lazy("take 'protocol' out"),
+        raise _InvalidServer(
+            entry,
+            "Server {server}: 'protocol' is a version of MCP, which a server of jsonrpc_http does not speak.",
+            "take 'protocol' out",
             "protocol",
         )
     return config
@@ -225,23 +229,19 @@ def server_config(entry: ConfigEntry) -> ServerConfig:
 def _roots(entry: ConfigEntry, transport: Transport) -> tuple[str, ...]:
     folders = entry.substituted_list("roots")
     if folders and not isinstance(transport, StdioTransport):
-        raise InvalidDefinition(
-            gettext_lazy(
-                "Server {server}: 'roots' are folders of this machine, for a server that runs here.",
-                server=f"{entry.name!r}",
-            ),
-            gettext_lazy("take 'roots' out"),
+        raise _InvalidServer(
+            entry,
+            "Server {server}: 'roots' are folders of this machine, for a server that runs here.",
+            "take 'roots' out",
             "roots",
         )
     if relative := next((folder for folder in folders if not Path(folder).is_absolute()), ""):
-        raise InvalidDefinition(
-            gettext_lazy(
-                "Server {server}: {folder} in 'roots' is not an absolute path.",
-                server=f"{entry.name!r}",
-                folder=f"{relative!r:.200}",
-            ),
-            gettext_lazy("write the whole path of the folder"),
+        raise _InvalidServer(
+            entry,
+            "Server {server}: {folder} in 'roots' is not an absolute path.",
+            "write the whole path of the folder",
             "roots",
+            folder=f"{relative!r:.200}",
         )
     return folders
 
@@ -253,39 +253,34 @@ def _sign_in(entry: ConfigEntry) -> OAuthTerms | None:
     terms = entry.substituted_map("auth")
     kind = terms.pop("type", "").replace("-", "_")
     if kind not in OAUTH_KINDS:
-        raise InvalidDefinition(
-            gettext_lazy(
-                "Server {server}: 'auth.type' is neither oauth nor client_credentials.", server=f"{entry.name!r}"
-            ),
-            gettext_lazy("write one of them; a key or a password goes into 'headers'"),
+        raise _InvalidServer(
+            entry,
+            "Server {server}: 'auth.type' is neither oauth nor client_credentials.",
+            "write one of them; a key or a password goes into 'headers'",
         )
     if strange := sorted(terms.keys() - _TERMS):
-        raise InvalidDefinition(
-            gettext_lazy("Server {server}: 'auth' has no {key}.", server=f"{entry.name!r}", key=f"{strange[0]!r}"),
-            gettext_lazy("use type, {terms}", terms=", ".join(_TERMS)),
+        raise _InvalidServer(
+            entry,
+            "Server {server}: 'auth' has no {key}.",
+            "use type, {terms}",
+            key=f"{strange[0]!r}",
+            terms=", ".join(_TERMS),
         )
     if not entry.has("url"):
-        raise InvalidDefinition(
-            gettext_lazy("Server {server} is a program, which has no sign-in.", server=f"{entry.name!r}"),
-            gettext_lazy("take 'auth' out"),
-        )
+        raise _InvalidServer(entry, "Server {server} is a program, which has no sign-in.", "take 'auth' out")
     if any(name.lower() == "authorization" for name in entry.substituted_map("headers")):
-        raise InvalidDefinition(
-            gettext_lazy("Server {server} has both 'auth' and a header Authorization.", server=f"{entry.name!r}"),
-            gettext_lazy("take one of them out"),
+        raise _InvalidServer(
+            entry, "Server {server} has both 'auth' and a header Authorization.", "take one of them out"
         )
     if kind == AuthenticationKind.CLIENT_CREDENTIALS and not (terms.get("client_id") and terms.get("client_secret")):
-        raise InvalidDefinition(
-            gettext_lazy(
-                "Server {server}: 'auth' of client_credentials lacks a client_id or a client_secret.",
-                server=f"{entry.name!r}",
-            ),
+        raise _InvalidServer(
+            entry,
+            "Server {server}: 'auth' of client_credentials lacks a client_id or a client_secret.",
             gettext_lazy("give both, the secret as ${NAME}"),
         )
     if terms.get("client_secret") and not terms.get("client_id"):
-        raise InvalidDefinition(
-            gettext_lazy("Server {server}: 'auth' has a client_secret and no client_id.", server=f"{entry.name!r}"),
-            gettext_lazy("give both or neither"),
+        raise _InvalidServer(
+            entry, "Server {server}: 'auth' has a client_secret and no client_id.", "give both or neither"
         )
     if terms.get("client_secret"):
         entry.secrets.add(terms["client_secret"])
@@ -312,29 +307,21 @@ def _transport(entry: ConfigEntry) -> Transport:
                 gettext_lazy("{problem} Its keys are {unknown}", problem=problem, unknown=unknown)
                 if unknown
                 else problem,
-                gettext_lazy("give it a command (stdio) or a url (streamable_http)"),
+                "give it a command (stdio) or a url (streamable_http)",
                 next(iter(entry.unknown), ""),
             )
         case word if word in list(HttpKind):
             return _http(entry, HttpKind(word))
         case other:
-            raise InvalidDefinition(
-                gettext_lazy(
-                    "Server {server}: there is no transport {transport}.",
-                    server=f"{entry.name!r}",
-                    transport=f"{other[:40]!r}",
-                ),
-                _TRANSPORTS,
+            raise _InvalidServer(
+                entry, "Server {server}: there is no transport {transport}.", _TRANSPORTS, transport=f"{other[:40]!r}"
             )
 
 
 def _stdio(entry: ConfigEntry) -> Transport:
     command = entry.substituted_text("command")
     if not command:
-        raise InvalidDefinition(
-            gettext_lazy("Server {server} has no 'command'.", server=f"{entry.name!r}"),
-            gettext_lazy("name the program that is the server"),
-        )
+        raise _InvalidServer(entry, "Server {server} has no 'command'.", "name the program that is the server")
     return StdioTransport(
         command, entry.substituted_list("args"), entry.substituted_map("env"), entry.substituted_text("cwd") or None
     )
@@ -343,24 +330,20 @@ def _stdio(entry: ConfigEntry) -> Transport:
 def _http(entry: ConfigEntry, kind: HttpKind) -> Transport:
     url = entry.substituted_text("url")
     if not is_address(url):
-        raise InvalidDefinition(
-            gettext_lazy(
-                "Server {server}: {key} is not an http or https address.",
-                server=f"{entry.name!r}",
-                key=f"{entry.seen('url')!r}",
-            ),
-            gettext_lazy("write https://host/path"),
+        raise _InvalidServer(
+            entry,
+            "Server {server}: {key} is not an http or https address.",
+            "write https://host/path",
+            key=f"{entry.seen('url')!r}",
         )
     headers = entry.substituted_map("headers")
     for name, value in headers.items():
         if not header_fits(name, value):
-            raise InvalidDefinition(
-                gettext_lazy(
-                    "Server {server}: {key} is not a valid header.",
-                    server=f"{entry.name!r}",
-                    key=f"{entry.seen(f'headers.{name}')!r}",
-                ),
-                gettext_lazy("use plain ASCII text"),
+            raise _InvalidServer(
+                entry,
+                "Server {server}: {key} is not a valid header.",
+                "use plain ASCII text",
+                key=f"{entry.seen(f'headers.{name}')!r}",
             )
     return HttpTransport(url, headers, kind)
 

@@ -27,7 +27,7 @@ from bot.domain.launch_templates import (
 from bot.domain.launch_variables import variable_effect
 from bot.domain.toml_errors import toml_problem
 from bot.errors import SettingsError
-from bot.i18n import gettext_lazy
+from bot.i18n import gettext_lazy, make_lazy
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _SLOT_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
@@ -55,11 +55,11 @@ class TemplatesFile:
 
 
 class _InvalidTemplate(Exception):
-    """Invalid value in the file."""
+    """Invalid value in the file. `reason` is a literal with these `values`, or another text."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, reason: str, /, **values: object) -> None:
+        self.reason = make_lazy(reason, **values)
+        super().__init__(self.reason)
 
 
 def load_templates(path: Path) -> TemplatesFile:
@@ -121,13 +121,11 @@ def _place(path: Path, text: str, name: str) -> str:
 
 def _template(name: str, table: Any) -> LaunchTemplate:
     if not _NAME.fullmatch(name):
-        raise _InvalidTemplate(
-            gettext_lazy("its name has to be of lower-case letters, digits and dashes, at most 40 of them.")
-        )
+        raise _InvalidTemplate("its name has to be of lower-case letters, digits and dashes, at most 40 of them.")
     _check_keys(table, _TEMPLATE_KEYS, "it")
     slots = _table(table, "slots")
     if len(slots) > _MOST_SLOTS:
-        raise _InvalidTemplate(gettext_lazy("it has more than {most} slots.", most=_MOST_SLOTS))
+        raise _InvalidTemplate("it has more than {most} slots.", most=_MOST_SLOTS)
     template = LaunchTemplate(
         name=name,
         command=_text(table, "command"),
@@ -144,35 +142,29 @@ def _template(name: str, table: Any) -> LaunchTemplate:
 
 def _check_whole(template: LaunchTemplate) -> None:
     if not template.command:
-        raise _InvalidTemplate(gettext_lazy("it has no command."))
+        raise _InvalidTemplate("it has no command.")
     if any(placeholders_in(template.command)):
-        raise _InvalidTemplate(gettext_lazy("its command must not have a slot in it."))
+        raise _InvalidTemplate("its command must not have a slot in it.")
     if template.cwd is not None and not template.cwd.startswith("/"):
-        raise _InvalidTemplate(gettext_lazy("its cwd must be an absolute path."))
+        raise _InvalidTemplate("its cwd must be an absolute path.")
     used = {place for item in template.args for place in placeholders_in(item)}
     typed = {item.name for item in template.typed}
     if used - typed:
-        raise _InvalidTemplate(
-            gettext_lazy("its args have a place {{{slot}}}, which is not a defined slot.", slot=min(used - typed))
-        )
+        raise _InvalidTemplate("its args have a place {{{slot}}}, which is not a defined slot.", slot=min(used - typed))
     if typed - used:
-        raise _InvalidTemplate(
-            gettext_lazy("the slot {slot} has no place {{{slot}}} in its args.", slot=min(typed - used))
-        )
+        raise _InvalidTemplate("the slot {slot} has no place {{{slot}}} in its args.", slot=min(typed - used))
     variables = list(template.secrets.values())
     if twice := {variable for variable in variables if variables.count(variable) > 1 or variable in template.env}:
-        raise _InvalidTemplate(gettext_lazy("the variable {variable} is set twice.", variable=min(twice)))
+        raise _InvalidTemplate("the variable {variable} is set twice.", variable=min(twice))
 
 
 def _slot(name: str, table: Any) -> TemplateSlot:
     about = gettext_lazy("the slot {name}", name=name)
     if not _SLOT_NAME.fullmatch(name):
-        raise _InvalidTemplate(
-            gettext_lazy("{about} needs a name of lower-case letters, digits and underscores.", about=about)
-        )
+        raise _InvalidTemplate("{about} needs a name of lower-case letters, digits and underscores.", about=about)
     kind = table.get("type") if isinstance(table, dict) else None
     if kind not in _OF_TYPE:
-        raise _InvalidTemplate(gettext_lazy("{about} needs a type: {types}.", about=about, types=", ".join(_OF_TYPE)))
+        raise _InvalidTemplate("{about} needs a type: {types}.", about=about, types=", ".join(_OF_TYPE))
     _check_keys(table, _SLOT_KEYS | _OF_TYPE[kind], about)
     try:
         rule = _rule(kind, table)
@@ -195,7 +187,7 @@ def _check_defaults(about: str, slot: TemplateSlot) -> None:
     """Check that the operator's own values fit the slot."""
     if isinstance(slot.rule, SecretRule):
         if slot.default is not None:
-            raise _InvalidTemplate(gettext_lazy("{about} is a secret, which has no default.", about=about))
+            raise _InvalidTemplate("{about} is a secret, which has no default.", about=about)
         return
     choices = list(slot.rule.choices) if isinstance(slot.rule, ChoiceRule) else []
     choices += [] if slot.default is None else [slot.default]
@@ -204,9 +196,7 @@ def _check_defaults(about: str, slot: TemplateSlot) -> None:
             slot.parse_value(word)
         except ValueError as error:
             raise _InvalidTemplate(
-                gettext_lazy(
-                    "{about} does not take {word} itself: {reason}", about=about, word=f"{word!r}", reason=error.args[0]
-                )
+                "{about} does not take {word} itself: {reason}", about=about, word=f"{word!r}", reason=error.args[0]
             ) from None
 
 
@@ -217,48 +207,42 @@ def _rule(kind: str, table: Mapping[str, Any]) -> SlotRule:
         case "choice":
             choices = tuple(_texts(table, "choices"))
             if not choices:
-                raise _InvalidTemplate(gettext_lazy("choices is missing."))
+                raise _InvalidTemplate("choices is missing.")
             return ChoiceRule(choices)
         case "integer":
             return IntegerRule(_integer(table, "min"), _integer(table, "max"))
         case "path":
             below = _text(table, "below")
             if not below.startswith("/") or ".." in Path(below).parts:
-                raise _InvalidTemplate(gettext_lazy("below must be the absolute path of a folder."))
+                raise _InvalidTemplate("below must be the absolute path of a folder.")
             return PathRule(str(Path(below)))
         case _:
             variable = _text(table, "variable")
             if not _VARIABLE.fullmatch(variable) or variable_effect(variable, network=False):
-                raise _InvalidTemplate(
-                    gettext_lazy("variable must be the name of a variable that decides over no program.")
-                )
+                raise _InvalidTemplate("variable must be the name of a variable that decides over no program.")
             return SecretRule(variable)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
     if not text:
-        raise _InvalidTemplate(gettext_lazy("pattern is missing."))
+        raise _InvalidTemplate("pattern is missing.")
     try:
         return re.compile(text)
     except re.error as error:
-        raise _InvalidTemplate(
-            gettext_lazy("pattern is not a regular expression: {error}.", error=str(error))
-        ) from None
+        raise _InvalidTemplate("pattern is not a regular expression: {error}.", error=str(error)) from None
 
 
 def _check_keys(table: Any, known: frozenset[str], about: str) -> None:
     if not isinstance(table, dict):
-        raise _InvalidTemplate(gettext_lazy("{about} is no table.", about=about))
+        raise _InvalidTemplate("{about} is no table.", about=about)
     if unknown := sorted(table.keys() - known):
-        raise _InvalidTemplate(
-            gettext_lazy("{about} has a key {key}, which is unknown.", about=about, key=f"{unknown[0]!r}")
-        )
+        raise _InvalidTemplate("{about} has a key {key}, which is unknown.", about=about, key=f"{unknown[0]!r}")
 
 
 def _table(table: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = table.get(key, {})
     if not isinstance(value, dict):
-        raise _InvalidTemplate(gettext_lazy("{key} is no table.", key=key))
+        raise _InvalidTemplate("{key} is no table.", key=key)
     return value
 
 
@@ -269,19 +253,19 @@ def _text(table: Mapping[str, Any], key: str) -> str:
 def _texts(table: Mapping[str, Any], key: str) -> Iterator[str]:
     values = table.get(key, [])
     if not isinstance(values, list):
-        raise _InvalidTemplate(gettext_lazy("{key} is not a list of texts.", key=key))
+        raise _InvalidTemplate("{key} is not a list of texts.", key=key)
     for value in values:
         yield _value(key, value)
 
 
 def _value(key: str, value: Any) -> str:
     if not isinstance(value, str) or not value.isprintable():
-        raise _InvalidTemplate(gettext_lazy("{key} must be text on one line, all of which can be seen.", key=key))
+        raise _InvalidTemplate("{key} must be text on one line, all of which can be seen.", key=key)
     return value
 
 
 def _integer(table: Mapping[str, Any], key: str) -> int:
     value = table.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST_INTEGER:
-        raise _InvalidTemplate(gettext_lazy("{key} must be a whole number.", key=key))
+        raise _InvalidTemplate("{key} must be a whole number.", key=key)
     return value
