@@ -27,7 +27,7 @@ from bot.engine.builtin_tools.tool_index import ToolIndex
 from bot.engine.prompt.builder import ToolSelection, select_builtin_tools, within_limit
 from bot.engine.usage import estimate_text, estimate_tools
 from bot.llm.static_embeddings import load_embedder
-from bot.ports.models import TextEmbedder
+from bot.ports.models import EmbedTexts
 
 _FOLDER = Path(__file__).parent
 _TOOL = re.compile(r"(\w+)\((.*?)\): (.*)")
@@ -88,10 +88,10 @@ def labelled_questions() -> Sequence[Labelled]:
     ]
 
 
-def index_of(offered: ToolSet, embedder: TextEmbedder | None = None) -> ToolIndex:
+def index_of(offered: ToolSet, embed: EmbedTexts | None = None) -> ToolIndex:
     """Return the index of these tools."""
     about = {guide.server: guide.description for guide in offered.guidance}
-    return ToolIndex(offered.tools, about, embedder)
+    return ToolIndex(offered.tools, about, embed)
 
 
 def searches(index: ToolIndex, queries: Sequence[Labelled], most: int = 8) -> Sequence[Found]:
@@ -162,7 +162,7 @@ def _print_plain() -> None:
     print(f"tokens that a search adds, on average        {mean(answers):8,.0f}")
 
 
-def _print_kinds(offered: ToolSet, embedder: TextEmbedder | None) -> None:
+def _print_kinds(offered: ToolSet, embed: EmbedTexts | None) -> None:
     questions = labelled_questions()
     kinds = {
         kind: [each for each in questions if each.kind == kind] for kind in dict.fromkeys(q.kind for q in questions)
@@ -172,10 +172,10 @@ def _print_kinds(offered: ToolSet, embedder: TextEmbedder | None) -> None:
         "held out": [each for each in questions if each.held_out],
         "all": list(questions),
     }
-    indexes = [index_of(offered), *([index_of(offered, embedder)] if embedder else [])]
+    indexes = [index_of(offered), *([index_of(offered, embed)] if embed else [])]
     names = listed_names(offered)
     print(f"\n{len(offered.tools)} tools of {len(offered.guidance)} servers, {len(questions)} questions")
-    titles = ["recall@5", "recall@8"] + ["@5 meaning", "@8 meaning"] * (embedder is not None) + ["name listed"]
+    titles = ["recall@5", "recall@8"] + ["@5 meaning", "@8 meaning"] * (embed is not None) + ["name listed"]
     print(f"{'':18}{'':>5}" + "".join(f"{title:>12}" for title in titles))
     for kind, asked in kinds.items():
         shares = [recall(searches(index, asked), most) for index in indexes for most in (5, 8)]
@@ -183,11 +183,11 @@ def _print_kinds(offered: ToolSet, embedder: TextEmbedder | None) -> None:
         print(f"{kind:18}{len(asked):5}" + "".join(f"{share:12.0%}" for share in shares))
 
 
-def _print_costs(offered: ToolSet, embedder: TextEmbedder | None) -> None:
+def _print_costs(offered: ToolSet, embed: EmbedTexts | None) -> None:
     print(f"\ntokens of the bot's own tools, without names {_own_tokens(offered, 0):8,.0f}")
     print(f"with the names of {len(offered.tools)} tools                  {_own_tokens(offered, 100_000):8,.0f}")
     many = _many(offered)
-    for label, used in (("words", None), ("words and meaning", embedder)):
+    for label, used in (("words", None), ("words and meaning", embed)):
         if label == "words" or used is not None:
             began = time.perf_counter()
             index = index_of(many, used)
@@ -206,11 +206,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Quality and cost of the search among tools.")
     parser.add_argument("--embeddings", type=Path, metavar="FOLDER", help="a model2vec model")
     folder = parser.parse_args(arguments).embeddings
-    embedder = load_embedder(folder, "--embeddings") if folder else None
+    embed = load_embedder(folder, "--embeddings") if folder else None
     _print_plain()
     offered = synthetic_tools(more=True)
-    _print_kinds(offered, embedder)
-    _print_costs(offered, embedder)
+    _print_kinds(offered, embed)
+    _print_costs(offered, embed)
 
 
 if __name__ == "__main__":

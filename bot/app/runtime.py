@@ -80,7 +80,7 @@ from bot.mcp.server.status import SyncNotifier
 from bot.mcp.toolbox import McpToolbox
 from bot.mcp.transports.http import GuardedTransport
 from bot.ports import Surface, TurnLog
-from bot.ports.models import TextEmbedder
+from bot.ports.models import EmbedTexts
 from bot.rendering.deceptive_text import disguises
 from bot.settings import Settings
 from bot.storage.address import PostgresServer, SqliteFile, read_address
@@ -309,9 +309,9 @@ async def open_runtime(
         stack.push_async_callback(models.close)
         # Built now, so that a mistake is reported before the first message.
         await models.get("")
-        embedder: TextEmbedder | None = None
+        embed: EmbedTexts | None = None
         if (folder := settings.tool_search_embeddings) is not None:
-            embedder = await asyncio.to_thread(load_embedder, folder, "TOOL_SEARCH_EMBEDDINGS")
+            embed = await asyncio.to_thread(load_embedder, folder, "TOOL_SEARCH_EMBEDDINGS")
         if isinstance(read_address(settings.database_url), SqliteFile):
             await services.turn_log.adopt_orphans(use.is_alive if use is not None else lambda _owner: False)
         turn_log = watch_log(services.turn_log)
@@ -341,7 +341,7 @@ async def open_runtime(
                 keeps_content=settings.keeps_content,
             ),
             tools=ToolSelection(
-                settings.tool_search, settings.tool_names_tokens, refused=services.refused, embedder=embedder
+                settings.tool_search, settings.tool_names_tokens, refused=services.refused, embed=embed
             ),
             on_change=services.administration.wake,
             observe=observe,

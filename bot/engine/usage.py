@@ -52,7 +52,7 @@ from bot.domain.usage import (
 )
 from bot.errors import DatabaseUnavailable, LimitReached
 from bot.i18n import _, format_date, format_time, format_time_zone
-from bot.ports import UsageLog, UsageStore
+from bot.ports import TurnExecution, UsageStore
 
 _ASCII_PER_TOKEN = 4
 """ASCII characters a token: English prose has somewhat more, code and JSON fewer."""
@@ -296,7 +296,7 @@ def _highest_counts(now: Usage, before: Usage) -> Usage:
 class UsageMeters:
     """Requests of this process without finally stored usage, and the estimates of all its turns."""
 
-    def __init__(self, turn_log: UsageLog, pause: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(self, turn_log: TurnExecution, pause: Callable[[float], Awaitable[None]]) -> None:
         self._log = turn_log
         self.estimates = Estimates()
         self._pause = pause

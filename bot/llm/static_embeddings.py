@@ -5,18 +5,16 @@ machine; nothing is downloaded.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bot.errors import SettingsError
 from bot.i18n import gettext_lazy
-from bot.ports.models import TextEmbedder
+from bot.ports.models import EmbedTexts, RankTexts
 
 _FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
-def load_embedder(folder: Path, variable: str) -> TextEmbedder:
+def load_embedder(folder: Path, variable: str) -> EmbedTexts:
     """Load the model of a folder, which takes seconds if it is large. `variable` is the setting that names the folder,
     for errors. Raises SettingsError.
     """
@@ -41,23 +39,15 @@ def load_embedder(folder: Path, variable: str) -> TextEmbedder:
             gettext_lazy("{variable}: the model in {folder} cannot be read.", variable=variable, folder=folder),
             gettext_lazy("copy the whole folder of the model again"),
         ) from error
-    return _StaticEmbedder(model)
 
+    def embed(texts: Sequence[str]) -> RankTexts:
+        vectors = model.encode(list(texts), normalize=True, use_multiprocessing=False)
 
-@dataclass(frozen=True, slots=True)
-class _StaticEmbedder:
-    model: Any
+        def rank(query: str, most: int) -> Sequence[int]:
+            scores = vectors @ model.encode([query], normalize=True)[0]
+            ranked = (-scores).argsort(kind="stable")[:most]
+            return [int(n) for n in ranked if scores[n] > 0]
 
-    def embed(self, texts: Sequence[str]) -> _Vectors:
-        return _Vectors(self.model, self.model.encode(list(texts), normalize=True, use_multiprocessing=False))
+        return rank
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Vectors:
-    model: Any
-    vectors: Any
-
-    def rank(self, query: str, most: int) -> Sequence[int]:
-        scores = self.vectors @ self.model.encode([query], normalize=True)[0]
-        ranked = (-scores).argsort(kind="stable")[:most]
-        return [int(n) for n in ranked if scores[n] > 0]
+    return embed

@@ -64,5 +64,4 @@ from bot.ports.turn_log import (
     TurnQueue,
     TurnRetention,
     TurnViews,
-    UsageLog,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Protocol
 
 from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
@@ -33,17 +33,9 @@ class LanguageModels(Protocol):
         """
 
 
-class EmbeddedTexts(Protocol):
-    """Texts that were embedded together."""
-
-    def rank(self, query: str, most: int) -> Sequence[int]:
-        """Return the positions of the texts closest to the query, best first; empty for a query without known words."""
-        ...
-
-
-class TextEmbedder(Protocol):
-    """A model that embeds texts."""
-
-    def embed(self, texts: Sequence[str]) -> EmbeddedTexts:
-        """Return the texts, ready to be ranked."""
-        ...
+RankTexts = Callable[[str, int], Sequence[int]]
+"""Return the positions of the texts closest to a query, best first, at most a number of them; empty for a query without
+known words.
+"""
+EmbedTexts = Callable[[Sequence[str]], RankTexts]
+"""Embed texts with a model, and return the function that ranks them."""

@@ -283,10 +283,6 @@ class TurnExecution(TurnHistory, ElicitationLog, Protocol):
     async def suspend(self, claim: Claim) -> TurnRecord | None:
         """Release the turn while it waits for users. Return None, or the record if it can continue."""
 
-
-class UsageLog(Protocol):
-    """Usage of the model requests of turns."""
-
     async def record_usage(self, uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
         """Record usage of model requests other than stored replies, which count with their step. Turns of other
         processes are included, because their requests were paid for. Later counts replace estimates; no entry counts
@@ -360,11 +356,6 @@ class TurnRetention(Protocol):
         file if `whole` is True, which takes longer. Return False if a reader prevented it for now.
         """
 
-    async def delete_conversation(self, conversation: ConversationKey, by: Author) -> bool:
-        """Delete a conversation and all its rows but the audit. Return False if it does not exist or has an unfinished
-        turn.
-        """
 
-
-class TurnLog(TurnQueue, ApprovalLog, TurnExecution, UsageLog, DeliveryQueue, TurnRetention, Protocol):
+class TurnLog(TurnQueue, ApprovalLog, TurnExecution, DeliveryQueue, TurnRetention, Protocol):
     """All ports of stored turns, as one database implements them."""

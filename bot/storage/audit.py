@@ -222,45 +222,23 @@ _asked_for = (
 
 def record_new(connection: sa.Connection, turn: Turn, new: Sequence[ToolStep]) -> None:
     """Record a turn's new calls that await approval or are denied. Other calls are recorded when they end."""
+    agent = turn.question.agent
     for step in new:
-        if step.approval is not None:
-            record(
-                connection,
-                "asked",
-                step.approval.requested_for.principal,
-                turn_id=turn.id,
-                subject=step.tool.server_id if step.tool else "",
-                step=step.n,
-                approval=step.approval.id,
-                **_agent_facts(turn),
-                **_tool_facts(step.tool),
-                **_rule_facts(step),
-                fingerprint=step.approval.fingerprint,
-            )
+        facts: dict[str, Any] = {"turn_id": turn.id, "step": step.n, **_tool_facts(step.tool)}
+        if agent is not None:
+            facts |= {"agent": agent.name, "agent_id": agent.id}
+        if step.policy_result is not None and step.policy_result.rule:
+            facts["rule"] = step.policy_result.rule
+        if (approval := step.approval) is not None:
+            facts |= {"approval": approval.id, "fingerprint": approval.fingerprint}
+            record(connection, "asked", approval.requested_for.principal, **facts)
             record_metric(connection, ApprovalAsked(turn.conversation.platform))
         elif step.origin is CallOrigin.PREVIEW:
             record_sent(connection, turn, step, None)
         elif step.status is StepStatus.DENIED:
-            added = _record_once(
-                connection,
-                "forbidden",
-                turn.author.principal,
-                turn_id=turn.id,
-                subject=step.tool.server_id if step.tool else "",
-                step=step.n,
-                **_agent_facts(turn),
-                **_tool_facts(step.tool),
-                **_rule_facts(step),
-                fingerprint=_fingerprint(step.tool, step.call.arguments),
-            )
-            if added:
+            facts["fingerprint"] = _fingerprint(step.tool, step.call.arguments)
+            if _record_once(connection, "forbidden", turn.author.principal, **facts):
                 record_metric(connection, _call_ended(step.tool, StepStatus.DENIED, None))
-
-
-def _agent_facts(turn: Turn) -> Mapping[str, str]:
-    """Return the agent that was asked by name, empty if none was."""
-    agent = turn.question.agent
-    return {} if agent is None else {"agent": agent.name, "agent_id": agent.id}
 
 
 def record_finished(connection: sa.Connection, turn_id: str, n: int, seconds: float | None = None) -> None:
@@ -297,7 +275,7 @@ def _record_ended(
 ) -> None:
     """Record an ended call. The facts have the id of its approval, `None` if it needed none."""
     facts |= {"status": status, "seconds": None if seconds is None else round(seconds, 3), **_tool_facts(tool)}
-    record(connection, kind, asker, subject=tool.server_id if tool else "", **facts)
+    record(connection, kind, asker, **facts)
     record_metric(connection, _call_ended(tool, status, seconds))
 
 
@@ -307,18 +285,8 @@ def record_refused(connection: sa.Connection, approval_id: str, by: Author, reas
     if row is None:
         return
     tool, _ = _read_call(row)
-    _record_once(
-        connection,
-        "refused",
-        by.principal,
-        turn_id=row.turn_id,
-        subject=tool.server_id if tool else "",
-        step=row.n,
-        approval=approval_id,
-        **_tool_facts(tool),
-        reason=reason,
-        fingerprint=row.fingerprint,
-    )
+    facts = {"step": row.n, "approval": approval_id, "reason": reason, "fingerprint": row.fingerprint}
+    _record_once(connection, "refused", by.principal, turn_id=row.turn_id, **_tool_facts(tool), **facts)
 
 
 def server_id_of(connection: sa.Connection, approval_id: str) -> str:
@@ -360,11 +328,7 @@ def _call_ended(tool: ToolRef | None, status: str, seconds: float | None) -> Cal
 
 
 def _tool_facts(tool: ToolRef | None) -> dict[str, str]:
-    return {"server": tool.server, "tool": tool.name} if tool else {}
-
-
-def _rule_facts(step: ToolStep) -> dict[str, str]:
-    return {"rule": step.policy_result.rule} if step.policy_result is not None and step.policy_result.rule else {}
+    return {"subject": tool.server_id, "server": tool.server, "tool": tool.name} if tool else {}
 
 
 def _fingerprint(tool: ToolRef | None, arguments: Any) -> str:

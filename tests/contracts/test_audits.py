@@ -361,7 +361,7 @@ async def test_turns_that_retention_or_a_person_deleted_are_no_finding_and_turns
         await harness.log.append(claim, wants(denied), [denied])
         await harness.log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("no"))], "")
         harness.time += 1000
-    assert await harness.log.delete_conversation(ConversationKey("test", "w", "hall", "1"), BEN)
+    assert await SqlReporting(harness.database).delete(ConversationKey("test", "w", "hall", "1"), BEN)
     await harness.database.run(lambda c: c.execute(sa.text("update deliveries set delivered_revision = revision")))
     assert await harness.log.delete_old(1500, 10) == 1
     assert await audit_findings(harness.database) == []

@@ -24,6 +24,7 @@ from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, StepStatus, TurnStatus
 from bot.errors import LostLease
 from bot.ports.platform import ElicitationAnswered
+from bot.storage.reporting import SqlReporting
 from tests.audit_check import audit_rows
 from tests.contracts.test_turn_logs import WANTS, reading, result, write
 from tests.fakes.parts import ANA, BEN, HALL
@@ -207,7 +208,7 @@ async def test_the_audit_has_the_answering_user_and_not_the_answer(harness: Harn
 async def test_a_deleted_conversation_takes_its_questions_along(harness: Harness) -> None:
     claim, _ = await asking(harness)
     await harness.log.stop(claim.turn_id, ANA)
-    assert await harness.log.delete_conversation(HALL, ANA)
+    assert await SqlReporting(harness.database).delete(HALL, ANA)
     count = sa.text("select count(*) from elicitations")
     assert await harness.database.run(lambda connection: connection.execute(count).scalar_one()) == 0
 

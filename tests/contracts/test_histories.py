@@ -12,6 +12,7 @@ from bot.domain.flows import OtherSource, ToolSource
 from bot.domain.messages import FilePart, StoredFile, TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import Claim, History, HistorySummary, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import LostLease
+from bot.storage.reporting import SqlReporting
 from bot.storage.tables import deliveries, steps
 from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.parts import ANA, HALL, NEWEST
@@ -129,7 +130,7 @@ async def test_a_summary_goes_with_its_conversation(harness: Harness) -> None:
     await harness.log.save_summary(claim, HistorySummary(1, "So far."), await harness.log.history(HALL, 2, 9))
     await harness.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
     assert (await harness.log.history(HALL, 9, 9)).summary is not None
-    assert await harness.log.delete_conversation(HALL, ANA)
+    assert await SqlReporting(harness.database).delete(HALL, ANA)
     assert (await harness.log.history(HALL, 9, 9)).summary is None
 
 

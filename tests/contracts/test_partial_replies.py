@@ -13,6 +13,7 @@ from bot.domain.completions import StopReason, Usage
 from bot.domain.messages import assistant
 from bot.domain.turns import Claim, ModelStep, TurnStatus
 from bot.domain.usage import UsageEntry, UsageGrouping, UsageKind, UsageQuery, UsageTotal
+from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log.log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
 from tests.fakes.parts import ANA
@@ -144,7 +145,7 @@ async def test_a_row_that_was_deleted_while_its_reply_goes_on_is_counted_anew_an
 async def test_usage_after_the_deletion_of_its_conversation_counts_for_the_asker(harness: Harness) -> None:
     claim = await running(harness)
     await harness.log.finish(claim, TurnStatus.DONE, [answer("u1")], "")
-    assert await harness.log.delete_conversation(claim.conversation, ANA)
+    assert await SqlReporting(harness.database).delete(claim.conversation, ANA)
     await harness.log.record_usage([(claim, replace(noted(40), id="u2"))])
     assert await of_ana(harness) == 2
 
@@ -155,6 +156,6 @@ async def test_so_it_is_of_a_turn_that_was_taken_up_again(harness: Harness) -> N
     (again,) = await log.claim(1)
     assert again.initial_record is None
     await log.finish(again, TurnStatus.DONE, [answer("u1")], "")
-    assert await log.delete_conversation(again.conversation, ANA)
+    assert await SqlReporting(harness.database).delete(again.conversation, ANA)
     await log.record_usage([(again, replace(noted(40), id="u2"))])
     assert await of_ana(harness) == 2

@@ -19,6 +19,7 @@ from bot.domain.messages import (
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import LostLease, NotFound
 from bot.storage.codec import decode
+from bot.storage.reporting import SqlReporting
 from bot.storage.tables import files, steps
 from bot.storage.turn_log import records as turn_records
 from tests.fakes.parts import ANA, HALL, NEWEST
@@ -104,7 +105,7 @@ async def test_files_go_with_their_turn(harness: Harness) -> None:
     await harness.log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("There."))], "")
     await harness.log.mark_delivered(claim.turn_id, NEWEST)
     assert await harness.log.get_file(claim.turn_id, image.id) == PNG
-    assert await harness.log.delete_conversation(HALL, ANA)
+    assert await SqlReporting(harness.database).delete(HALL, ANA)
     with pytest.raises(NotFound):
         await harness.log.get_file(claim.turn_id, image.id)
 

@@ -44,6 +44,7 @@ from bot.domain.turns import (
     TurnStatus,
 )
 from bot.errors import DatabaseError, LostLease, NotFound, Stopped
+from bot.storage.reporting import SqlReporting
 from bot.storage.tables import metadata
 from bot.storage.turn_log.log import SqlTurnLog
 from tests.audit_check import audit_findings, audit_rows
@@ -708,11 +709,11 @@ async def test_a_deleted_conversation_takes_all_along_except_audit_and_usage(
 ) -> None:
     claim = await running(harness)
     await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    assert not await harness.log.delete_conversation(HALL, BEN)
+    assert not await SqlReporting(harness.database).delete(HALL, BEN)
     await harness.log.stop(claim.turn_id, BEN)
     await harness.log.finish(claim, TurnStatus.CANCELLED, [], "")
-    assert await harness.log.delete_conversation(HALL, BEN)
-    assert not await harness.log.delete_conversation(HALL, BEN)
+    assert await SqlReporting(harness.database).delete(HALL, BEN)
+    assert not await SqlReporting(harness.database).delete(HALL, BEN)
 
     def left(connection: sa.Connection) -> dict[str, int]:
         count = sa.func.count()

@@ -14,6 +14,7 @@ from bot.domain.messages import ToolCall, assistant
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.domain.usage import Price, PriceList, UsageEntry, UsageGrouping, UsageKind, UsageQuery, UsageTotal, channel_of
 from bot.errors import LostLease, Stopped
+from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log.log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
 from tests.fakes.parts import ANA, BEN, HALL, message
@@ -156,7 +157,7 @@ async def test_usage_stays_when_turns_are_deleted_and_has_a_retention_of_its_own
 
 async def test_it_stays_when_the_conversation_is_deleted_and_says_nothing_of_it(harness: Harness) -> None:
     await answered(harness, answer())
-    assert await harness.log.delete_conversation(HALL, ANA)
+    assert await SqlReporting(harness.database).delete(HALL, ANA)
     assert await named(harness, UsageGrouping.CHANNEL) == {"test:w:hall": 1200}
 
 

@@ -23,6 +23,7 @@ from benchmarks.tool_search import (
 )
 from bot.domain.tools import ToolSet
 from bot.engine.builtin_tools.tool_index import MOST_HITS, ToolIndex, ToolIndexes
+from bot.ports.models import RankTexts
 from tests.fakes.parts import tool
 
 PATIENCE = 60.0
@@ -204,15 +205,9 @@ def test_words_of_an_argument_s_description_count() -> None:
     assert ToolIndex([tool("a__t2"), wanted], {}).search("assignee") == (wanted,)
 
 
-class ByLength:
-    """An embedder that ranks the longest texts first."""
-
-    def embed(self, texts: Sequence[str]) -> ByLength:
-        self.texts = texts
-        return self
-
-    def rank(self, query: str, most: int) -> Sequence[int]:
-        return sorted(range(len(self.texts)), key=lambda n: -len(self.texts[n]))[:most]
+def by_length(texts: Sequence[str]) -> RankTexts:
+    """Embed texts so that the longest ones rank first."""
+    return lambda _query, most: sorted(range(len(texts)), key=lambda n: -len(texts[n]))[:most]
 
 
 def test_a_ranking_by_meaning_is_merged_with_that_by_words() -> None:
@@ -223,6 +218,6 @@ def test_a_ranking_by_meaning_is_merged_with_that_by_words() -> None:
     )
     tools = [by_words, by_meaning, both, tool("a__sleep")]
     assert ToolIndex(tools, {}).search("sings") == (by_words, both)
-    merged = ToolIndex(tools, {}, ByLength()).search("sings", 3)
+    merged = ToolIndex(tools, {}, by_length).search("sings", 3)
     assert sorted(each.name for each in merged) == ["a__both", "a__dance", "a__sing"]
-    assert ToolIndex(tools, {}, ByLength()).search("quixotic", 1) == (by_meaning,)
+    assert ToolIndex(tools, {}, by_length).search("quixotic", 1) == (by_meaning,)

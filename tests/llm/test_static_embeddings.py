@@ -39,11 +39,11 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_texts_are_ranked_by_meaning(folder: Path) -> None:
-    texts = load_embedder(folder, "X").embed(["a letter", "an invoice", "nothing at all"])
-    assert list(texts.rank("bill", 2)) == [1, 0]
-    assert list(texts.rank("brief", 1)) == [0]
-    assert list(texts.rank("unheard of", 5)) == []
-    assert list(texts.rank("", 5)) == []
+    rank = load_embedder(folder, "X")(["a letter", "an invoice", "nothing at all"])
+    assert list(rank("bill", 2)) == [1, 0]
+    assert list(rank("brief", 1)) == [0]
+    assert list(rank("unheard of", 5)) == []
+    assert list(rank("", 5)) == []
 
 
 def test_a_tool_is_found_that_has_none_of_the_words(folder: Path) -> None:

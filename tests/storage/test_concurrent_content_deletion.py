@@ -7,6 +7,7 @@ import asyncio
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, TurnStatus
+from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log.log import SqlTurnLog
 from bot.storage.user_data import SqlPersonData
 from tests.audit_check import audit_findings
@@ -44,7 +45,7 @@ async def test_deleting_processes_and_writing_users_wait_for_each_other_and_none
     over = asyncio.Event()
     deleting = [asyncio.create_task(delete_until(each.log, over)) for each in (harness, others[0])]
     forgetting = asyncio.create_task(SqlPersonData(others[1].database).forget("test:ana", "console:op"))
-    removing = [others[2].log.delete_conversation(conversation, BEN) for conversation in CONVERSATIONS[2:]]
+    removing = [SqlReporting(others[2].database).delete(conversation, BEN) for conversation in CONVERSATIONS[2:]]
     async with asyncio.timeout(60):
         await asyncio.gather(*(answer_everything(log, n) for n, log in enumerate((others[1].log, others[2].log))))
         await asyncio.gather(*removing)

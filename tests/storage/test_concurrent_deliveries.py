@@ -8,6 +8,7 @@ import pytest
 
 from bot.domain.turns import MessageRefs, PostedMessage, TurnStatus
 from bot.errors import LostLease
+from bot.storage.reporting import SqlReporting
 from tests.fakes.parts import HALL, NEWEST
 from tests.storage.test_concurrent_turns import overlapping
 from tests.turn_log_harness import PostgresHarness, running
@@ -89,7 +90,7 @@ async def test_a_drawing_of_a_conversation_that_is_being_deleted_is_nobodys(harn
     author = (await harness.log.get_view(turn_id)).turn.author
     deleted, _ = await overlapping(
         harness,
-        harness.log.delete_conversation(HALL, author),
+        SqlReporting(harness.database).delete(HALL, author),
         "delete from conversations",
         kept(harness, turn_id, MINE),
     )

@@ -19,6 +19,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.turns import Claim, ModelStep, PostedMessage, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.storage import audit
+from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log.log import SqlTurnLog
 from tests.audit_check import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message, until
@@ -116,7 +117,7 @@ async def test_a_message_that_comes_while_its_conversation_is_deleted_is_not_del
     await harness.log.finish(await running(harness), TurnStatus.DONE, [], "")
     coming = harness.log.enqueue(message("new"))
     receipt, _ = await overlapping(
-        harness, coming, "insert into deliveries", harness.log.delete_conversation(HALL, BEN)
+        harness, coming, "insert into deliveries", SqlReporting(harness.database).delete(HALL, BEN)
     )
     assert [view.turn.id for view in await harness.log.recent_turns(HALL, 9)][-1:] == [receipt.turn_id]
 
@@ -198,7 +199,7 @@ async def test_a_click_on_a_card_whose_conversation_is_deleted_meanwhile_settles
     claim, _ = await asking(harness)
     await harness.log.stop(claim.turn_id, BEN)
     await harness.log.finish(claim, TurnStatus.CANCELLED, [], "")
-    deleting = harness.log.delete_conversation(HALL, BEN)
+    deleting = SqlReporting(harness.database).delete(HALL, BEN)
     click = harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
     deleted, settled = await overlapping(harness, deleting, "insert into audit", click)
     assert (deleted, settled) == (True, ApprovalNotFound())

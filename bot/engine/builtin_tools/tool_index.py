@@ -5,7 +5,7 @@ Relevance Framework: BM25 and Beyond" (2009), with weights for the fields. It is
 for it need NumPy. Additions: words count by their stems, synonyms count less, words of other languages count as their
 translations, and a word that no tool has counts as the most similar ones that tools have, by three characters each.
 
-With an embedder, its ranking is merged with this one: Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion" (2009).
+With embeddings, their ranking is merged with this one: Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion" (2009).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.vocabulary import SYNONYMS, fold_accents, split_identifier, translate, words
-from bot.ports.models import EmbeddedTexts, TextEmbedder
+from bot.ports.models import EmbedTexts
 
 MOST_HITS = 5
 _K1, _B = 1.2, 0.75
@@ -46,7 +46,7 @@ _MOST_FUSED = 50
 class ToolIndex:
     """Search index of a set of tools. `about` describes their servers, by name."""
 
-    def __init__(self, tools: Iterable[Tool], about: Mapping[str, str], embedder: TextEmbedder | None = None) -> None:
+    def __init__(self, tools: Iterable[Tool], about: Mapping[str, str], embed: EmbedTexts | None = None) -> None:
         self.tools = tuple(sorted(tools, key=lambda tool: tool.name))
         self._by_name = {tool.name: tool for tool in self.tools}
         of_servers = {server: _count(Counter(), text, _OF_SERVER) for server, text in about.items()}
@@ -59,9 +59,8 @@ class ToolIndex:
             for term, weight in document.items():
                 self._postings[term][n] = weight * (_K1 + 1) / (weight + length_norm)
         self._spellings = _Spellings(self._postings)
-        self._embedded: EmbeddedTexts | None = None
-        if embedder is not None and self.tools:
-            self._embedded = embedder.embed([_embedded_text(tool, about.get(tool.server, "")) for tool in self.tools])
+        texts = [_embedded_text(tool, about.get(tool.server, "")) for tool in self.tools]
+        self._rank = embed(texts) if embed is not None and texts else None
 
     def find(self, name: str) -> Tool | None:
         """Return the tool of this exact name, or the only one that its server calls so."""
@@ -77,8 +76,8 @@ class ToolIndex:
             for n, score in self._scores(term).items():
                 scores[n] += weight * score
         ranked: Sequence[int] = sorted(scores, key=lambda n: (-round(scores[n], 9), n))
-        if self._embedded is not None:
-            ranked = _fuse(ranked, self._embedded.rank(query, _MOST_FUSED))
+        if self._rank is not None:
+            ranked = _fuse(ranked, self._rank(query, _MOST_FUSED))
         return tuple(self.tools[n] for n in ranked[:most])
 
     def closest_servers(self, query: str) -> Sequence[str]:
@@ -213,8 +212,8 @@ def _count(counted: Counter[str], text: str, weight: float) -> Counter[str]:
 class ToolIndexes:
     """Cache of the last indexes. Subsequent searches in a workspace mostly have the same tools."""
 
-    def __init__(self, embedder: TextEmbedder | None = None) -> None:
-        self._embedder = embedder
+    def __init__(self, embed: EmbedTexts | None = None) -> None:
+        self._embed = embed
         self._indexes: list[tuple[tuple[Tool, ...], Mapping[str, str], ToolIndex]] = []
         """Indexes with their tools and server descriptions, the last used first."""
         self._lock = asyncio.Lock()
@@ -248,4 +247,4 @@ class ToolIndexes:
         for indexed, described, index in tuple(self._indexes):
             if about == described and tools == indexed:
                 return index
-        return ToolIndex(tools, about, self._embedder)
+        return ToolIndex(tools, about, self._embed)

@@ -81,7 +81,7 @@ from bot.engine.usage import (
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, NotFound, SmallerWindow
 from bot.i18n import _, gettext_lazy
 from bot.ports import LanguageModel, TurnHistory
-from bot.ports.models import TextEmbedder
+from bot.ports.models import EmbedTexts
 
 log = logging.getLogger(__name__)
 LAST_ROUND = (
@@ -251,7 +251,7 @@ def _key(model: str, tool: Tool) -> tuple[str, str, str]:
 
 class ToolSelection:
     """Selection of the tools of model requests. `search` sets when models search for tools; the list of names in the
-    search takes up to `names_tokens`, of a small window less. An `embedder` improves the search. `refused` holds the
+    search takes up to `names_tokens`, of a small window less. `embed` improves the search. `refused` holds the
     tools that model services rejected.
     """
 
@@ -261,12 +261,12 @@ class ToolSelection:
         names_tokens: int = TOOL_NAMES_TOKENS,
         *,
         refused: RefusedTools | None = None,
-        embedder: TextEmbedder | None = None,
+        embed: EmbedTexts | None = None,
     ) -> None:
         self._search = search
         self._names_tokens = names_tokens
         self.refused = refused or RefusedTools()
-        self.indexes = ToolIndexes(embedder)
+        self.indexes = ToolIndexes(embed)
 
     def select(self, enabled: ToolSet, model: str, capabilities: Capabilities) -> ToolSet:
         """Return the tools for the model of this name and these capabilities."""

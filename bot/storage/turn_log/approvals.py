@@ -39,7 +39,7 @@ from bot.storage import audit
 from bot.storage.admin.grants import add_grant, call_to_cover, read_delegations
 from bot.storage.audit import record_refused, server_id_of
 from bot.storage.codec import converter, decode, encode
-from bot.storage.database import Store, insert_or_update, matching, notify_turn, now, transaction
+from bot.storage.database import Store, insert_or_update, matching, notify_turn, now, row_values, transaction
 from bot.storage.tables import (
     Json,
     approval_of_step,
@@ -56,14 +56,7 @@ from bot.storage.turn_log.states import lock_turn, mark_view_stale, note_approva
 
 _this_view = matching(approval_views, approval_id="a", revision="r", principal="p")
 _select_view = sa.select(approval_views.c.pages, approval_views.c.viewed).where(_this_view)
-_add_view = approval_views.insert().values(
-    approval_id=bindparam("a"),
-    revision=bindparam("r"),
-    principal=bindparam("p"),
-    pages=bindparam("pages"),
-    viewed=bindparam("viewed"),
-    at=now(),
-)
+_add_view = approval_views.insert().values(at=now())
 _update_view = (
     approval_views.update().where(_this_view).values(pages=bindparam("to_pages"), viewed=bindparam("to_viewed"))
 )
@@ -74,18 +67,9 @@ _Approvers = Mapping[str, str]
 
 _asked = (
     sa.select(
-        approvals.c.id,
-        approvals.c.turn_id,
-        approvals.c.n,
-        approvals.c.revision,
-        approvals.c.decided_by,
+        *approvals.c["id", "turn_id", "n", "revision", "fingerprint", "requirements", "decided_by"],
+        *approvals.c["possible_approvers", "notify_privately", "editors", "approver_names"],
         sa.func.coalesce(approvals.c.revised_arguments, approvals.c.proposed_arguments, type_=Json).label("asked"),
-        approvals.c.fingerprint,
-        approvals.c.requirements,
-        approvals.c.possible_approvers,
-        approvals.c.notify_privately,
-        approvals.c.editors,
-        approvals.c.approver_names,
         steps.c.status,
         (approvals.c.expires_at <= now()).label("overdue"),
     )
@@ -234,7 +218,8 @@ class SqlApprovalLog(Store):
         before = view.viewed if view is not None and view.pages == portion.of else 0
         viewed = portion.number if portion.number == before + 1 else before
         if view is None:
-            connection.execute(_add_view, {**key, "pages": portion.of, "viewed": viewed})
+            place = {"approval_id": approval_id, "revision": revision, "principal": by.principal}
+            connection.execute(_add_view, {**place, "pages": portion.of, "viewed": viewed})
             _record(connection, "opened", by.principal, row, revision=revision, fingerprint=row.fingerprint)
         elif portion.number and (view.pages, view.viewed) != (portion.of, viewed):
             connection.execute(_update_view, {**key, "to_pages": portion.of, "to_viewed": viewed})
@@ -300,12 +285,6 @@ def _lock_asked(connection: sa.Connection, approval_id: str) -> Any:
     return connection.execute(_asked, {"a": approval_id}).first()
 
 
-def _has_viewed(connection: sa.Connection, decision: Decision) -> bool:
-    key = {"a": decision.approval_id, "r": decision.revision, "p": decision.by.principal}
-    view = connection.execute(_select_view, key).first()
-    return view is not None and view.viewed >= view.pages
-
-
 def _record(connection: sa.Connection, kind: str, actor: str, approval: Any, **facts: Any) -> None:
     """Add a row about an approval to the audit."""
     where = {"turn_id": approval.turn_id, "subject": server_id_of(connection, approval.id)}
@@ -360,15 +339,14 @@ def _record_decision(
             return MoreApprovalsNeeded(_missing(asked, len(asked.approver_names or ()), signing))
         return Decided(DecisionType(recorded.decision))
     row = _lock_asked(connection, decision.approval_id)
-    rejection = _rejection(row, decision)
+    rejection = _rejection(connection, row, decision, signing)
     if rejection is not None:
         return rejection
     approved = decision.type is DecisionType.APPROVE
-    if approved and signing.must_view and not _has_viewed(connection, decision):
-        return ViewRequired()
-    principal, name = _decider(decision)
-    evidence = "" if decision.is_automatic else signing.evidence
     position = {"a": decision.approval_id, "r": decision.revision}
+    principal, name, evidence = decision.by.principal, decision.by.name, signing.evidence
+    if decision.is_automatic:
+        principal, name, evidence = audit.NOBODY, "", ""
     counted, outdated, used = _counted_approvers(connection, row, decision, signing)
     missing = _missing(row, len(counted), signing)
     if approved and used & {principal, right_holder(principal, evidence)}:
@@ -377,25 +355,19 @@ def _record_decision(
     if approved:
         for person in outdated:
             connection.execute(_remove_decision, {**position, "p": person})
-    connection.execute(
-        _add_decision.on(connection),
-        {
-            "approval_id": decision.approval_id,
-            "revision": decision.revision,
-            "principal": principal,
-            "name": name,
-            "decision": decision.type.value,
-            "reason": decision.reason,
-            "key": key,
-            "evidence": evidence,
-        },
-    )
+    signed = {"principal": principal, "name": name, "decision": decision.type.value, "key": key, "evidence": evidence}
+    connection.execute(_add_decision.on(connection), row_values(decisions, decision, **signed))
     names = [*counted.values(), decision.by.name] if approved else []
     if approved:
         connection.execute(_count, {"a": decision.approval_id, "who": names})
     counts = not approved or missing <= 1
     if counts:
-        _settle(connection, row, decision, " and ".join(names))
+        status = StepStatus.READY if approved else StepStatus.DENIED
+        connection.execute(_settle_step, {"t": row.turn_id, "i": row.n, "to": status})
+        settled = {"by": " and ".join(names) or name, "why": decision.reason, "what": row.asked if approved else None}
+        connection.execute(_settle_approval, {"a": decision.approval_id, **settled})
+        requeue(connection, row.turn_id)
+        note_approvals_ended(connection, row.turn_id, [row.n], "approved" if approved else "denied")
     mark_view_stale(connection, row.turn_id)
     facts: dict[str, Any] = {"no_longer_count": sorted(outdated)} if approved and outdated else {}
     facts |= {"reason": decision.reason} if decision.is_automatic else {}
@@ -413,20 +385,6 @@ def _record_decision(
     )
     notify_turn(connection, row.turn_id)
     return Decided(decision.type) if counts else MoreApprovalsNeeded(missing - 1)
-
-
-def _decider(decision: Decision) -> tuple[str, str]:
-    return (audit.NOBODY, "") if decision.is_automatic else (decision.by.principal, decision.by.name)
-
-
-def _settle(connection: sa.Connection, row: Any, decision: Decision, names: str) -> None:
-    approved = decision.type is DecisionType.APPROVE
-    status = StepStatus.READY if approved else StepStatus.DENIED
-    connection.execute(_settle_step, {"t": row.turn_id, "i": row.n, "to": status})
-    settled = {"by": names or _decider(decision)[1], "why": decision.reason, "what": row.asked if approved else None}
-    connection.execute(_settle_approval, {"a": decision.approval_id, **settled})
-    requeue(connection, row.turn_id)
-    note_approvals_ended(connection, row.turn_id, [row.n], "approved" if approved else "denied")
 
 
 def _counted_approvers(
@@ -453,7 +411,9 @@ def _missing(row: Any, approvals: int, signing: ApproverEvidence) -> int:
     return quorum - approvals
 
 
-def _rejection(row: Any, decision: Decision) -> DecisionResult | None:
+def _rejection(
+    connection: sa.Connection, row: Any, decision: Decision, signing: ApproverEvidence
+) -> DecisionResult | None:
     """Return the reason why this decision is not accepted, `None` if it is."""
     if row is None:
         return ApprovalNotFound()
@@ -461,7 +421,13 @@ def _rejection(row: Any, decision: Decision) -> DecisionResult | None:
         return AlreadyDecided(_settled_text(StepStatus(row.status), row.decided_by))
     if row.revision != decision.revision:
         return StaleRevision()
-    return AlreadyDecided(_settled_text(StepStatus.EXPIRED, "")) if row.overdue else None
+    if row.overdue:
+        return AlreadyDecided(_settled_text(StepStatus.EXPIRED, ""))
+    if decision.type is DecisionType.DENY or not signing.must_view:
+        return None
+    key = {"a": decision.approval_id, "r": decision.revision, "p": decision.by.principal}
+    view = connection.execute(_select_view, key).first()
+    return ViewRequired() if view is None or view.viewed < view.pages else None
 
 
 def _settled_text(status: StepStatus, by: str) -> str:

@@ -74,13 +74,11 @@ _fields_of_input, _fields_of_message = (
 _OF_MESSAGE = (_fields_of_input & _fields_of_message) - {"agent"}
 """Fields of a turn's input that are those of its message."""
 _seen = sa.select(message_keys.c.turn_id).where(is_one_of(message_keys.c.key, "keys"))
-_named_id, _named = (bindparam(name, type_=StorableText) for name in ("agent_id", "agent_name"))
+_named_id, _named = (bindparam(name, type_=StorableText) for name in ("named_id", "named"))
 _next_seq = Upsert(
     lambda insert: (
         insert(conversations)
         .values(
-            key=bindparam("k"),
-            title=bindparam("t"),
             last_seq=1,
             created_at=now(),
             updated_at=now(),
@@ -363,7 +361,7 @@ def _new_turn(connection: sa.Connection, message: InboundMessage, turn_id: str) 
     """
     key, named = str(message.conversation), message.agent
     agent_id, agent_name = (None, None) if named is None else (named.id, named.name)
-    values = {"k": key, "t": _title(message.text), "agent_id": agent_id, "agent_name": agent_name}
+    values = {"key": key, "title": _title(message.text), "named_id": agent_id, "named": agent_name}
     row = connection.execute(_next_seq.on(connection), values).one()
     # Counted under the conversation's lock, so that of two concurrent messages one comes second.
     ahead = connection.execute(_ahead, {"conversation": key}).scalar_one()

@@ -96,9 +96,8 @@ _lock_turns = (
     .with_for_update()
 )
 # As text, because an unreadable body is deleted too.
-_steps = sa.select(steps.c.turn_id, steps.c.n, steps.c.kind, sa.cast(steps.c.body, sa.Text).label("body")).where(
-    steps.c.turn_id.in_(_ids)
-)
+_steps = sa.select(*steps.c["turn_id", "n", "kind"], sa.cast(steps.c.body, sa.Text).label("body"))
+_steps = _steps.where(steps.c.turn_id.in_(_ids))
 _clear_step = (
     steps.update()
     .where(this_step)
@@ -304,13 +303,6 @@ class SqlRetention(Store):
     async def purge_files(self, *, whole: bool) -> bool:
         """Remove what was deleted from the database's files; see `Database.purge_files`."""
         return await self._database.purge_files(whole=whole)
-
-    @transaction
-    def delete_conversation(self, connection: sa.Connection, conversation: ConversationKey, by: Author) -> bool:
-        """Delete a conversation and all its rows but the audit. Return False if it does not exist or has an unfinished
-        turn.
-        """
-        return delete_conversation(connection, conversation, by)
 
 
 def delete_conversation(connection: sa.Connection, conversation: ConversationKey, by: Author) -> bool:

@@ -136,7 +136,7 @@ def end_turn(connection: sa.Connection, turn_id: str, status: TurnStatus, failur
         if step.status == StepStatus.UNKNOWN:
             record_finished(connection, turn_id, step.n)
     ns = [step.n for step in closed if step.status == StepStatus.CANCELLED]
-    _record_ends(connection, _undecided, turn_id, ns, "cancelled")
+    note_approvals_ended(connection, turn_id, ns, "cancelled", _undecided)
     end_settled(connection, turn_id, status, failure)
 
 
@@ -186,9 +186,16 @@ def suspend_until_decided(connection: sa.Connection, turn_id: str) -> None:
     connection.execute(_park, {"t": turn_id, "at": min((end for end in ends if end is not None), default=None)})
 
 
-def note_approvals_ended(connection: sa.Connection, turn_id: str, ns: Sequence[int], outcome: ApprovalOutcome) -> None:
+def note_approvals_ended(
+    connection: sa.Connection,
+    turn_id: str,
+    ns: Sequence[int],
+    outcome: ApprovalOutcome,
+    query: sa.Select[tuple[str, float]] = _asked,
+) -> None:
     """Record the end of the approvals of these steps."""
-    _record_ends(connection, _asked, turn_id, ns, outcome)
+    for row in connection.execute(query, {"t": turn_id, "ns": list(ns)}) if ns else ():
+        record_metric(connection, ApprovalEnded(_platform_of(row.conversation), outcome, max(0.0, row.seconds)))
 
 
 def _platform_of(conversation: str) -> str:
@@ -197,19 +204,6 @@ def _platform_of(conversation: str) -> str:
         return ConversationKey.parse(conversation).platform
     except ValueError:
         return ""
-
-
-def _record_ends(
-    connection: sa.Connection,
-    query: sa.Select[tuple[str, float]],
-    turn_id: str,
-    ns: Sequence[int],
-    outcome: ApprovalOutcome,
-) -> None:
-    if not ns:
-        return
-    for row in connection.execute(query, {"t": turn_id, "ns": list(ns)}):
-        record_metric(connection, ApprovalEnded(_platform_of(row.conversation), outcome, max(0.0, row.seconds)))
 
 
 # -------------------- fair scheduling
