@@ -37,8 +37,7 @@ from bot.ports.platform import (
     AnswerResult,
     EditableCall,
     ElicitationAnswered,
-    InvalidAnswer,
-    InvalidArguments,
+    InvalidValues,
     OpenElicitation,
     RevisionAccepted,
 )
@@ -264,7 +263,7 @@ class CardForms:
         match await self._engine.approvals.revise(card.approval_id, card.revision, arguments, submission.member):
             case RevisionAccepted():
                 return Reply(str(DONE))
-            case InvalidArguments(problems):
+            case InvalidValues(problems):
                 return steps.with_errors(_field_error(form, problem) for problem in problems)
             case rejection:
                 return _failed_reply(rejection_message(rejection))
@@ -322,7 +321,7 @@ class CardForms:
         result = await self._engine.elicitations.answer(
             elicitation_id, ElicitationResult(Answer.ACCEPT, content), submission.member
         )
-        if isinstance(result, InvalidAnswer) and form.fields:
+        if isinstance(result, InvalidValues) and form.fields:
             problems = [(form.field_of(error.argument), error.problem) for error in result.problems]
             return steps.with_errors(problems or [(form.fields[0].name, WANTS_SOMETHING_ELSE)])
         return _answer_reply(result, SENT)
@@ -460,7 +459,7 @@ def _answer_reply(result: AnswerResult, user_message: str) -> Reply:
     match result:
         case ElicitationAnswered():
             return Reply(str(user_message))
-        case InvalidAnswer(problems):
+        case InvalidValues(problems):
             return _failed_reply(
                 single_line("; ".join(error.problem for error in problems) or _("It does not fit."), 300)
             )

@@ -134,7 +134,9 @@ def mentions_secret(question: ElicitationRequest) -> bool:
     """
     match question.ask:
         case FormMode(schema):
-            return asks_for_secret(question.message) or any(map(asks_for_secret, _descriptions(schema)))
+            texts = [question.message, schema.get("title"), schema.get("description")]
+            texts += (about.get("description") for _, about in _fields(schema))
+            return any(asks_for_secret(text) for text in texts if isinstance(text, str))
         case UrlMode():
             return False
 
@@ -146,12 +148,6 @@ def _secret_field(schema: Mapping[str, Any]) -> str:
         if password or asks_for_secret(name) or (isinstance(title, str) and asks_for_secret(title)):
             return name
     return ""
-
-
-def _descriptions(schema: Mapping[str, Any]) -> list[str]:
-    texts = [schema.get("title"), schema.get("description")]
-    texts += (about.get("description") for _, about in _fields(schema))
-    return [text for text in texts if isinstance(text, str)]
 
 
 def _fields(schema: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

@@ -118,6 +118,12 @@ class Tool:
     """`definition`, once it was asked for: it takes seconds for thousands of tools. A changed tool begins anew."""
 
     @property
+    def properties(self) -> Mapping[str, Any]:
+        """Schemas of the arguments by name. Servers write them, so each may be anything."""
+        properties = self.input_schema.get("properties")
+        return properties if isinstance(properties, Mapping) else {}
+
+    @property
     def is_builtin(self) -> bool:
         """True for a tool of the bot itself."""
         return self.server == OWN_SERVER and not self.server_id

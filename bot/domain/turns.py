@@ -37,31 +37,25 @@ MessageRefs = Mapping[str, str]
 """The platform's reference of each posted message by slot. Each platform defines its own slots."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkAvailable:
+class WakeupKind(StrEnum):
+    """Kind of a notification between processes, as its payload begins."""
+
+    WORK_AVAILABLE = "work"
     """A turn to claim or a view to deliver may be available."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalDecided:
-    """A decision was made on an approval of this turn."""
-
-    turn_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class StopRequested:
-    """A stop of this turn was requested."""
-
-    turn_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigChanged:
+    APPROVAL_DECIDED = "decided"
+    """A decision was made on an approval of the turn."""
+    STOP_REQUESTED = "stopped"
+    """A stop of the turn was requested."""
+    CONFIG_CHANGED = "changed"
     """Servers, policies or profiles have changed."""
 
 
-Wakeup = WorkAvailable | ApprovalDecided | StopRequested | ConfigChanged
+@dataclass(frozen=True, slots=True)
+class Wakeup:
+    """Notification between processes. `turn_id` is empty if it is about no turn."""
+
+    kind: WakeupKind = WakeupKind.WORK_AVAILABLE
+    turn_id: str = ""
 
 
 class TurnStatus(StrEnum):

@@ -73,7 +73,7 @@ from bot.ports.platform import (
     ApproverDirectory,
     EditableCall,
     EditResult,
-    InvalidArguments,
+    InvalidValues,
     NotEditable,
     RevisionAccepted,
 )
@@ -296,7 +296,7 @@ class ApprovalService:
         elif not argument_errors and judged.stored.policy is ApprovalPolicy.ALWAYS_DENY:
             argument_errors = (ArgumentError("", _("A policy forbids this call with these arguments.")),)
         if argument_errors:
-            return InvalidArguments(argument_errors)
+            return InvalidValues(argument_errors)
         digest = fingerprint(tool, arguments)
         secrets = stored_secrets(arguments, partial(self._toolbox.secret_spans, tool.server_id))
         change = Revision(approval_id, revision, arguments, digest, member.author, secrets)
@@ -453,29 +453,24 @@ class ApproverNotices:
         """Poll and send until cancelled."""
         while True:
             try:
-                await self.notify()
-                await self.remind()
+                await self._send_due()
             except DatabaseUnavailable:
                 pass  # logged by the database
             except Exception:  # an error must not stop later reminders
                 log.exception("due notices to approvers were not sent")
             await self._pause(POLL_SECONDS * random.uniform(0.8, 1))  # noqa: S311 - jitter is no secret
 
-    async def notify(self) -> None:
-        """Notify approvers of posted calls in private, as far as wanted."""
-        prefixes = self._surfaces.key_prefixes
-        for turn, step in await self._log.take_private_notices(prefixes, BATCH) if prefixes else ():
-            surface, approval = self._surfaces.find(turn.conversation), step.approval
-            if surface is not None and approval is not None:
-                await self._notify_approvers(surface, turn, step, approval)
-
-    async def remind(self) -> None:
-        """Send the reminders that are due."""
-        prefixes = self._surfaces.key_prefixes
-        for turn, step in await self._log.take_reminders(prefixes, BATCH) if prefixes else ():
-            surface, approval = self._surfaces.find(turn.conversation), step.approval
-            if surface is not None and approval is not None:
-                await self._remind_approvers(surface, turn, step, approval)
+    async def _send_due(self) -> None:
+        """Notify approvers of posted calls in private, as far as wanted, and send the reminders that are due."""
+        for take, send in (
+            (self._log.take_private_notices, self._notify_approvers),
+            (self._log.take_reminders, self._remind_approvers),
+        ):
+            prefixes = self._surfaces.key_prefixes
+            for turn, step in await take(prefixes, BATCH) if prefixes else ():
+                surface, approval = self._surfaces.find(turn.conversation), step.approval
+                if surface is not None and approval is not None:
+                    await send(surface, turn, step, approval)
 
     async def _notify_approvers(self, surface: Surface, turn: Turn, step: ToolStep, approval: Approval) -> None:
         url = await self._card_url(surface, turn, approval.id)

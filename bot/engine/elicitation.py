@@ -25,7 +25,7 @@ from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, ToolStep, TurnRecord
 from bot.i18n import _, gettext_lazy
 from bot.ports import ElicitationLog, Toolbox
-from bot.ports.platform import AnswerRejected, AnswerResult, InvalidAnswer, OpenElicitation
+from bot.ports.platform import AnswerRejected, AnswerResult, InvalidValues, OpenElicitation
 
 TOO_MANY = gettext_lazy(
     "The server asked for input more than {count} times, so the call was cancelled.", count=MOST_ROUNDS
@@ -110,7 +110,7 @@ class ElicitationService:
         if isinstance(question, FormMode) and result.action is ElicitationAction.ACCEPT:
             errors = tuple(self._toolbox.validate(question.schema, result.content or {}))
             if errors:
-                return InvalidAnswer(errors)
+                return InvalidValues(errors)
         answer = await self._log.answer_elicitation(elicitation_id, result, member.author)
         self._wake(elicitation.turn.id)
         return answer

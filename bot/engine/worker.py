@@ -14,18 +14,7 @@ from dataclasses import dataclass
 
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.locales import use_locale
-from bot.domain.turns import (
-    ApprovalDecided,
-    Claim,
-    ConfigChanged,
-    Receipt,
-    Step,
-    StopRequested,
-    TurnRecord,
-    TurnStatus,
-    Wakeup,
-    WorkAvailable,
-)
+from bot.domain.turns import Claim, Receipt, Step, TurnRecord, TurnStatus, Wakeup, WakeupKind
 from bot.engine.surfaces import Surfaces
 from bot.engine.turn_runner import TurnRunner
 from bot.engine.view_delivery import ViewDelivery
@@ -231,14 +220,14 @@ class Worker:
 
     def _on_wakeup(self, wakeup: Wakeup) -> None:
         """Handle a wakeup from another process, or an echo of this one's own."""
-        match wakeup:
-            case ApprovalDecided(turn_id):
-                self.wake(turn_id)
-            case StopRequested(turn_id):
-                self.cancel(turn_id)
-            case ConfigChanged():
+        match wakeup.kind:
+            case WakeupKind.APPROVAL_DECIDED:
+                self.wake(wakeup.turn_id)
+            case WakeupKind.STOP_REQUESTED:
+                self.cancel(wakeup.turn_id)
+            case WakeupKind.CONFIG_CHANGED:
                 self._on_change()
-            case WorkAvailable():
+            case WakeupKind.WORK_AVAILABLE:
                 # Also sent after a lost connection, during which any wakeup may have been missed.
                 self._on_change()
                 self.poll()

@@ -56,15 +56,15 @@ class ElicitationAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class InvalidAnswer:
-    """The values do not match the requested schema. A problem without a name is about all of them."""
+class InvalidValues:
+    """The values of an answer or a call do not match its schema. A problem without a name is about all of them."""
 
     problems: tuple[ArgumentError, ...]
 
 
 AnswerRejected = AlreadyDecided | NotAllowed | ApprovalNotFound
 """Reasons for rejecting an answer: already answered, not permitted or not found."""
-AnswerResult = ElicitationAnswered | InvalidAnswer | AnswerRejected
+AnswerResult = ElicitationAnswered | InvalidValues | AnswerRejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +86,9 @@ class RevisionAccepted:
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidArguments:
-    """The new arguments are invalid. A problem without an argument is about all of them."""
-
-    problems: tuple[ArgumentError, ...]
-
-
 NotEditable = AlreadyDecided | StaleRevision | NotAllowed | ApprovalNotFound
 """Reasons for not editing a call: decided, changed meanwhile, not permitted or not found."""
-EditResult = RevisionAccepted | InvalidArguments | NotEditable
+EditResult = RevisionAccepted | InvalidValues | NotEditable
 
 
 class Commands(Protocol):

@@ -172,10 +172,8 @@ class Verification(SqlAuditTrail):
         files = await asyncio.to_thread(sort_checkpoints, self._database.audit_keys, self._external.places)
         checkpoints = CheckpointCheck([checkpoint for file in files for checkpoint in file.sound])
         chain = ChainCheck(self._database.audit_keys, self._findings, after)
-        numbers = sorted(
-            {checkpoint.seq for file in files for checkpoint in file.sound if 0 < checkpoint.seq <= after.seq}
-        )
-        for seq in numbers[-_EARLIER_CHECKPOINTS:]:
+        earlier = {checkpoint.seq for file in files for checkpoint in file.sound if 0 < checkpoint.seq <= after.seq}
+        for seq in sorted(earlier)[-_EARLIER_CHECKPOINTS:]:
             for row in await self._read(seq - 1, 1):
                 checkpoints.add(row["seq"], row["hash"])
         await self._read_rows(chain, checkpoints, whole=not after.seq)

@@ -149,17 +149,14 @@ def sort_checkpoints(keys: AuditKeys, files: Sequence[CheckpointLines]) -> Seque
     """Return the checkpoints of each file by their MACs. Deriving a key from a password takes time."""
     # Without a key, a missing MAC is expected.
     sound = MacCheck.GOOD if keys.ids else MacCheck.MISSING
-    return [_sort_file(keys, file, sound) for file in files]
-
-
-def _sort_file(keys: AuditKeys, lines: CheckpointLines, sound: MacCheck) -> SortedCheckpoints:
-    checked = [(checkpoint, keys.check_checkpoint(checkpoint)) for checkpoint in lines.checkpoints]
-    return SortedCheckpoints(
-        lines,
-        [checkpoint for checkpoint, check in checked if check is sound],
-        [checkpoint for checkpoint, check in checked if check is MacCheck.WRONG],
-        [checkpoint for checkpoint, check in checked if check not in (sound, MacCheck.WRONG)],
-    )
+    by_file = []
+    for file in files:
+        by_check: dict[MacCheck, list[Checkpoint]] = {sound: [], MacCheck.WRONG: []}
+        foreign: list[Checkpoint] = []
+        for checkpoint in file.checkpoints:
+            by_check.get(keys.check_checkpoint(checkpoint), foreign).append(checkpoint)
+        by_file.append(SortedCheckpoints(file, by_check[sound], by_check[MacCheck.WRONG], foreign))
+    return by_file
 
 
 def _lock(handle: int) -> None:

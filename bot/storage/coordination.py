@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.health import Fault, FaultRecord
+from bot.domain.turns import WakeupKind
 from bot.ports import Quota, QuotaExceeded, QuotaGranted
 from bot.storage import audit
 from bot.storage.codec import decode, encode
@@ -28,8 +29,8 @@ from bot.storage.database import (
     insert_new,
     insert_or_update,
     matching,
-    notify_config_changed,
     now,
+    send_wakeup,
     transaction,
 )
 from bot.storage.tables import config_version, fault_reports, faults, leases, quotas
@@ -148,7 +149,7 @@ def lock_config(connection: sa.Connection) -> None:
 def bump_config_version(connection: sa.Connection) -> None:
     """Increase the version and notify other processes."""
     connection.execute(_bump.on(connection))
-    notify_config_changed(connection)
+    send_wakeup(connection, WakeupKind.CONFIG_CHANGED)
 
 
 def record_change(connection: sa.Connection, kind: str, actor: str, **facts: Any) -> None:

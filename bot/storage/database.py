@@ -29,6 +29,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from bot.domain.metrics import MetricEvent, MetricSink, null_sink
+from bot.domain.turns import WakeupKind
 from bot.errors import DatabaseError, DatabaseUnavailable, DatabaseUnwritable
 from bot.storage.audit_chain import CONNECTION_KEY, AuditKeys
 
@@ -428,29 +429,10 @@ def row_values(table: sa.Table, value: object, **columns: Any) -> dict[str, Any]
     return {name: getattr(value, name) for name in names if hasattr(value, name)} | columns
 
 
-def notify_all(connection: sa.Connection) -> None:
-    """Notify all processes of claimable turns or stale views."""
-    _send(connection, "work")
-
-
-def notify_turn(connection: sa.Connection, turn_id: str) -> None:
-    """Notify the turn's process of a decision."""
-    _send(connection, f"decided {turn_id}")
-
-
-def notify_stop(connection: sa.Connection, turn_id: str) -> None:
-    """Notify the turn's process of a stop request."""
-    _send(connection, f"stopped {turn_id}")
-
-
-def notify_config_changed(connection: sa.Connection) -> None:
-    """Notify all processes of changed servers, policies or profiles."""
-    _send(connection, "changed")
-
-
-def _send(connection: sa.Connection, payload: str) -> None:
+def send_wakeup(connection: sa.Connection, kind: WakeupKind = WakeupKind.WORK_AVAILABLE, turn_id: str = "") -> None:
+    """Notify the other processes."""
     if connection.dialect.name == "postgresql":
-        connection.execute(_notify, {"payload": payload})
+        connection.execute(_notify, {"payload": f"{kind} {turn_id}".rstrip()})
 
 
 def storable(text: str) -> str:

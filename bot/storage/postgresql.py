@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
-from bot.domain.turns import ApprovalDecided, ConfigChanged, StopRequested, Wakeup, WorkAvailable
+from bot.domain.turns import Wakeup, WakeupKind
 from bot.errors import DatabaseError
 from bot.storage.address import PostgresServer
 from bot.storage.codec import json_text
@@ -207,7 +207,7 @@ async def listen(address: PostgresServer, on_wakeup: Callable[[Wakeup], None]) -
             async with connection:
                 await connection.execute(f"listen {CHANNEL}")
                 pause = _SHORTEST_PAUSE
-                on_wakeup(WorkAvailable())
+                on_wakeup(Wakeup())
                 async for notification in connection.notifies():
                     on_wakeup(parse_wakeup(notification.payload))
         except psycopg.Error as error:
@@ -219,12 +219,4 @@ async def listen(address: PostgresServer, on_wakeup: Callable[[Wakeup], None]) -
 def parse_wakeup(payload: str) -> Wakeup:
     """Parse a notification's payload. An unknown payload, of a later release, counts as "work available"."""
     kind, _, turn_id = payload.partition(" ")
-    match kind:
-        case "decided":
-            return ApprovalDecided(turn_id)
-        case "stopped":
-            return StopRequested(turn_id)
-        case "changed":
-            return ConfigChanged()
-        case _:
-            return WorkAvailable()
+    return Wakeup(WakeupKind(kind), turn_id) if kind in list(WakeupKind) else Wakeup()

@@ -28,7 +28,7 @@ from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus
-from bot.ports.platform import InvalidAnswer, InvalidArguments, OpenElicitation
+from bot.ports.platform import InvalidValues, OpenElicitation
 from bot.rendering.elicitation_card import ANSWER, CONFIRM, DECLINE, LIKE_ANOTHER, NO_SECRETS, VISIT, VISITED
 from tests.platforms.fake_engine import FakeEngine, ScriptedCommands
 from tests.rendering.turns import NOTES, a_form, a_link, a_step, a_view, an_approval
@@ -148,13 +148,13 @@ async def test_an_unreadable_answer_has_its_error_at_its_field_with_the_typed_te
 async def test_an_invalid_answer_has_its_error_at_its_field_on_its_step() -> None:
     question = PendingElicitation(a_form(properties=MANY))
     question.engine.answerings = [
-        InvalidAnswer((ArgumentError("field 5", "is too short"), ArgumentError("field 1", "is too long")))
+        InvalidValues((ArgumentError("field 5", "is too short"), ArgumentError("field 1", "is too long")))
     ]
     sent = {f"a{n}": "x" for n in range(6)}
     first = await question.send("answer-server:eli-12345678:1", **sent)
     assert isinstance(first, Form)
     assert [field.error for field in first.fields] == ["", "is too long", "", ""]
-    question.engine.answerings = [InvalidAnswer((ArgumentError("", "It is too much."),))]
+    question.engine.answerings = [InvalidValues((ArgumentError("", "It is too much."),))]
     whole = await question.send("answer-server:eli-12345678:1", **sent)
     assert isinstance(whole, Form)
     assert whole.fields[0].error == "It is too much."
@@ -272,7 +272,7 @@ async def test_a_late_user_reads_who_was_faster() -> None:
 
 async def test_an_empty_answer_that_does_not_fit_says_why() -> None:
     question = PendingElicitation(a_form(properties={}))
-    question.engine.answerings = [InvalidAnswer((ArgumentError("", "It needs a name."),))]
+    question.engine.answerings = [InvalidValues((ArgumentError("", "It needs a name."),))]
     assert await question.press(CONFIRM) == Reply("It needs a name.", failed=True)
 
 
@@ -316,7 +316,7 @@ async def test_a_secret_is_neither_shown_nor_sent_back_and_stays_as_it_was() -> 
 async def test_a_secret_that_was_typed_is_not_shown_again_with_an_error() -> None:
     call = PendingCall({"text": "Buy milk", "api_key": "very-secret"})
     call.engine.editings = [
-        InvalidArguments(
+        InvalidValues(
             (ArgumentError("text", "text: 'x' is too short"), ArgumentError("api_key", "'hunter2' is too short"))
         )
     ]
@@ -333,7 +333,7 @@ async def test_a_secret_that_was_typed_is_not_shown_again_with_an_error() -> Non
 
 async def test_a_problem_with_all_of_it_stands_with_the_first_field() -> None:
     call = PendingCall()
-    call.engine.editings = [InvalidArguments((ArgumentError("", "A policy forbids this call with these arguments."),))]
+    call.engine.editings = [InvalidValues((ArgumentError("", "A policy forbids this call with these arguments."),))]
     form = await call.send(f"{EDITING}:1:0", a0="Buy bread")
     assert isinstance(form, Form)
     assert form.fields[0].error == "A policy forbids this call with these arguments."

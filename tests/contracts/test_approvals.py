@@ -32,7 +32,7 @@ from bot.domain.completions import StopReason
 from bot.domain.conversations import Author
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.secrets import SecretSpan, StoredSecret
-from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, Wakeup, WorkAvailable
+from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, Wakeup
 from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, until
 from tests.turn_log_harness import Harness, PostgresHarness, running
@@ -124,7 +124,7 @@ async def test_a_turn_that_waits_wakes_the_processes_that_may_deliver_what_comes
     try:
         await until(lambda: len(wakeups) == 1)  # the listener has started
         assert await harness.log.suspend(claim) is None
-        await until(lambda: wakeups == [WorkAvailable(), WorkAvailable()])
+        await until(lambda: wakeups == [Wakeup(), Wakeup()])
     finally:
         listening.cancel()
 

@@ -51,7 +51,7 @@ from bot.domain.locales import UNKNOWN
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.errors import DatabaseUnavailable
-from bot.ports.platform import InvalidAnswer, InvalidArguments, OpenElicitation
+from bot.ports.platform import InvalidValues, OpenElicitation
 from bot.rendering.elicitation_card import ANSWER, DECLINE
 from bot.rendering.timeline import CheckCallAction, ContinueTurnAction, RunAgainAction, StopTurnAction
 from tests.contracts.test_adapters import PLATFORMS, asking, denied, later, running
@@ -348,7 +348,7 @@ async def test_the_form_of_a_call_has_its_arguments_and_the_typed_values_reach_t
 
 async def test_an_error_stands_under_its_field(listening: Workspace) -> None:
     view, _ = await editing(listening)
-    listening.engine.editings = [InvalidArguments((ArgumentError("text", "text: 'x' is too short"),))]
+    listening.engine.editings = [InvalidValues((ArgumentError("text", "text: 'x' is too short"),))]
     for count, error in (("many", "A whole number"), ("3", "is too short")):
         await listening.submit(listening.priya, text="Buy bread", count=count)
         await listening.reopen_form(listening.priya, view.turn.conversation)
@@ -410,7 +410,7 @@ async def test_the_form_of_a_server_opens_and_the_typed_values_reach_the_engine(
     view, card = await asked(listening, properties={"seats": SEATS}, message="How many?")
     form = await listening.open_form(listening.priya, card, RunCommandInNewReply((ANSWER, ID)))
     assert "How many?" in form
-    listening.engine.answerings = [InvalidAnswer((ArgumentError("seats", "seats: 0 is less than 1"),))]
+    listening.engine.answerings = [InvalidValues((ArgumentError("seats", "seats: 0 is less than 1"),))]
     for seats, error in (("many", "A whole number"), ("0", "less than 1")):
         await listening.submit(listening.priya, Seats=seats)
         await listening.reopen_form(listening.priya, view.turn.conversation)

@@ -30,7 +30,7 @@ from bot.engine.approvals import SETTLED, TOOL_CHANGED, UNCHANGED
 from bot.engine.engine import Engine
 from bot.engine.policy.approvers import Approvers
 from bot.engine.policy.rules import Policies, RuleBook
-from bot.ports.platform import EditableCall, InvalidArguments, RevisionAccepted
+from bot.ports.platform import EditableCall, InvalidValues, RevisionAccepted
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool, words
@@ -169,11 +169,11 @@ async def test_an_edit_that_does_not_fit_the_tool_is_refused(harness: EngineHarn
         missing = await engine.approvals.revise(card(step), 1, {}, APPROVER)
         same = await engine.approvals.revise(card(step), 1, {"text": "milk"}, APPROVER)
         assert await engine.approvals.revise(card(step), 1, BREAD, APPROVER) == RevisionAccepted(2)
-    assert isinstance(long, InvalidArguments)
+    assert isinstance(long, InvalidValues)
     assert [each.argument for each in long.problems] == ["text"]
-    assert isinstance(missing, InvalidArguments)
+    assert isinstance(missing, InvalidValues)
     assert [each.argument for each in missing.problems] == [""]
-    assert isinstance(same, InvalidArguments)
+    assert isinstance(same, InvalidValues)
     assert same.problems[0].problem == UNCHANGED
 
 
@@ -185,7 +185,7 @@ async def test_an_edit_that_a_policy_denies_is_refused(harness: EngineHarness) -
         assert harness.rules is not None
         harness.rules.replace_file(Policies(rules=(denied,)))
         found = await engine.approvals.revise(card(step), 1, BREAD, APPROVER)
-    assert isinstance(found, InvalidArguments)
+    assert isinstance(found, InvalidValues)
     assert "A policy forbids" in found.problems[0].problem
 
 

@@ -24,7 +24,7 @@ from bot.domain.tools import CallNeedsInput, ToolOutcome
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.engine.elicitation import TOO_MANY
 from bot.ports import CallContext
-from bot.ports.platform import ElicitationAnswered, InvalidAnswer, OpenElicitation
+from bot.ports.platform import ElicitationAnswered, InvalidValues, OpenElicitation
 from tests.engine.conftest import EngineHarness
 from tests.engine.test_turns import calls_of
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, returned, running, say, tool, words
@@ -158,7 +158,7 @@ async def test_answers_that_do_not_fit_the_form_are_not_sent(harness: EngineHarn
         wrong = await engine.elicitations.answer(
             question.id, ElicitationResult(ElicitationAction.ACCEPT, {"seats": "many"}), member(ANA)
         )
-        assert isinstance(wrong, InvalidAnswer)
+        assert isinstance(wrong, InvalidValues)
         assert [each.argument for each in wrong.problems] == ["seats"]
         assert questions(await engine.view(receipt.turn_id))
     assert len(booking.seen) == 1

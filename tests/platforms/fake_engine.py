@@ -31,7 +31,7 @@ from bot.ports.platform import (
     EditableCall,
     EditResult,
     ElicitationAnswered,
-    InvalidAnswer,
+    InvalidValues,
     NotEditable,
     OpenElicitation,
     RevisionAccepted,
@@ -120,7 +120,7 @@ class CallScript(ABC):
     async def answer(self, elicitation_id: str, result: ElicitationResult, member: Member) -> AnswerResult:
         self.replied.append((elicitation_id, result, member))
         answering = self.answerings.pop(0) if self.answerings else ElicitationAnswered(result.action)
-        if not isinstance(answering, InvalidAnswer):
+        if not isinstance(answering, InvalidValues):
             self.answered.put_nowait(result)
         return answering
 

@@ -14,7 +14,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import EVERYWHERE, HttpTransport, ServerCapabilities, ServerConfig, ServerRecord
 from bot.domain.tools import Tool
-from bot.domain.turns import ConfigChanged, Wakeup
+from bot.domain.turns import Wakeup, WakeupKind
 from bot.errors import Conflict, CountersignError, NotFound
 from bot.storage import reporting
 from bot.storage.admin.policies import SqlPolicyStore
@@ -158,7 +158,7 @@ async def test_every_change_is_heard_in_other_processes(harness: PostgresHarness
     await servers.save_capabilities(added.id, OFFER)
     await servers.remove(added.id, added.version, ANA)
     await until(lambda: len(heard) == 4)
-    assert heard[1:] == [ConfigChanged()] * 3
+    assert heard[1:] == [Wakeup(WakeupKind.CONFIG_CHANGED)] * 3
     listening.cancel()
     await asyncio.wait({listening})
 

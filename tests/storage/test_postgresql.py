@@ -12,7 +12,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from bot.domain.turns import ApprovalDecided, StopRequested, TurnStatus, Wakeup, WorkAvailable
+from bot.domain.turns import TurnStatus, Wakeup, WakeupKind
 from bot.errors import DatabaseError, DatabaseUnavailable
 from bot.storage import postgresql
 from bot.storage.address import PostgresServer, read_address
@@ -211,7 +211,7 @@ async def test_other_processes_are_heard_and_a_lost_line_is_taken_up_again(
     heard: list[Wakeup] = []
     listening = asyncio.create_task(listen(PostgresServer(address), heard.append))
     log = SqlTurnLog(database)
-    await until(lambda: heard == [WorkAvailable()])
+    await until(lambda: heard == [Wakeup()])
     receipt = await log.enqueue(message("hi"))
     await until(lambda: len(heard) == 2)
     with psycopg.connect(address, autocommit=True) as other:
@@ -222,14 +222,14 @@ async def test_other_processes_are_heard_and_a_lost_line_is_taken_up_again(
     # After a reconnect, the listener asks for a poll for missed wakeups.
     await until(lambda: len(heard) == 3)
     await log.stop(receipt.turn_id, ANA)
-    await until(lambda: StopRequested(receipt.turn_id) in heard)
+    await until(lambda: Wakeup(WakeupKind.STOP_REQUESTED, receipt.turn_id) in heard)
     listening.cancel()
     await asyncio.wait({listening})
 
 
 def test_words_of_a_later_release_only_say_that_there_is_something_to_look_for() -> None:
-    assert parse_wakeup("decided t1") == ApprovalDecided("t1")
-    assert parse_wakeup("exploded t1 x") == WorkAvailable()
+    assert parse_wakeup("decided t1") == Wakeup(WakeupKind.APPROVAL_DECIDED, "t1")
+    assert parse_wakeup("exploded t1 x") == Wakeup()
 
 
 def test_turns_wait_through_a_restart_of_the_server_and_go_on() -> None:

@@ -135,7 +135,7 @@ def _name_list(tools: Iterable[Tool], tokens: float) -> str:
 
 def _server_list(tools: Iterable[Tool]) -> tuple[str, str]:
     """Return the servers for the tool's description, and the others for that of the query, which has no limit."""
-    counts = _count_by_server(tools)
+    counts = Counter(tool.server for tool in tools)
     named: list[str] = []
     remaining = _LONGEST_LIST
     for server in sorted(counts):
@@ -146,10 +146,6 @@ def _server_list(tools: Iterable[Tool]) -> tuple[str, str]:
             return f"{', '.join(named)} and {len(others)} more", f" The other servers: {', '.join(others)}."
         named.append(entry)
     return ", ".join(named), ""
-
-
-def _count_by_server(tools: Iterable[Tool]) -> Mapping[str, int]:
-    return Counter(tool.server for tool in tools)
 
 
 def resolve_call(call: ToolCall) -> ToolCall | ToolResult:
@@ -262,7 +258,7 @@ def _format_no_match(query: str, index: ToolIndex, enabled: ToolSet) -> Iterator
         f'No tool fits "{_shown(query)}". Search again in other English words: what the tool should do, and with what,'
         " such as: list calendar events."
     )
-    counts = _count_by_server(enabled.tools)
+    counts = Counter(tool.server for tool in enabled.tools)
     closest = index.closest_servers(query)
     servers = [*closest, *(server for server in sorted(counts) if server not in closest)]
     if not servers:

@@ -272,9 +272,7 @@ def sends_of(tool: Tool, arguments: Mapping[str, Any], author_texts: Sequence[st
 
 
 def _has_named_recipients(tool: Tool, arguments: Mapping[str, Any], author_texts: Sequence[str]) -> bool:
-    properties = tool.input_schema.get("properties")
-    known = properties if isinstance(properties, Mapping) else {}
-    names = tool.flow.recipients
+    known, names = tool.properties, tool.flow.recipients
     if not names or not all(name in known for name in names):
         return False
     recipients = [leaf for name in names for leaf in leaf_texts(arguments.get(name, _default(known[name])))]
@@ -285,8 +283,7 @@ def _repeats_author(tool: Tool, arguments: Mapping[str, Any], author_texts: Sequ
     """Return True if each argument is a text of the author, its default, true, false or null: such a call carries
     nothing that was read. Lists and objects do not count, because their order and length may carry something.
     """
-    properties = tool.input_schema.get("properties")
-    known = properties if isinstance(properties, Mapping) else {}
+    known = tool.properties
     for name, value in arguments.items():
         if value is None or isinstance(value, bool) or (name in known and value == _default(known[name])):
             continue

@@ -132,9 +132,7 @@ def concerns_others(tool: Tool, arguments: Mapping[str, Any], asker: Author, con
     for place in filter(None, (conversation.channel, conversation.thread)):
         names += [place, f"#{place}", f"<#{place}>"]
     own = re.compile("|".join(map(_own_name, names)))
-    properties = tool.input_schema.get("properties")
-    known = properties if isinstance(properties, Mapping) else {}
-    schemas = {name: schema for name, schema in known.items() if isinstance(schema, Mapping)}
+    schemas = {name: schema for name, schema in tool.properties.items() if isinstance(schema, Mapping)}
     defaults = {name: schema["default"] for name, schema in schemas.items() if "default" in schema}
     arguments = {**defaults, **arguments}
     chosen = [arguments.get(name) for name in tool.flow.recipients]

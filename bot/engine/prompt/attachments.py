@@ -106,11 +106,8 @@ class Attached:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Unread:
-    """Reason why the model does not get a file."""
-
-    reason: str
+_Rejection = str
+"""Reason why the model does not get a file, in a sentence."""
 
 
 async def read_attachments(attachments: Sequence[Attachment], capabilities: Capabilities, fetch: Fetch) -> Attached:
@@ -131,7 +128,7 @@ def names(attachments: Sequence[Attachment]) -> str:
     return ", ".join(_name(attachment) for attachment in attachments)
 
 
-def _rejection(attachment: Attachment, remaining: dict[FileKind, int], capabilities: Capabilities) -> _Unread | None:
+def _rejection(attachment: Attachment, remaining: dict[FileKind, int], capabilities: Capabilities) -> _Rejection | None:
     """Return the reason against a file, from its metadata. Without one, count the file in `remaining`."""
     kind = kind_of(attachment)
     if kind is FileKind.OTHER:
@@ -143,36 +140,38 @@ def _rejection(attachment: Attachment, remaining: dict[FileKind, int], capabilit
         ]
         types = format_list(supported)
         works = _("{types} work.", types=types[0].upper() + types[1:])
-        return _Unread(f"{unknown} {works}")
+        return f"{unknown} {works}"
     if kind is FileKind.IMAGE and not capabilities.images:
-        return _Unread(_("this model cannot see images."))
+        return _("this model cannot see images.")
     if kind is FileKind.DOCUMENT and not capabilities.documents:
-        return _Unread(_("this model does not read PDF."))
+        return _("this model does not read PDF.")
     if attachment.size > _largest(kind, capabilities):
         return _too_large(kind, capabilities)
     if remaining[kind] == 0:
-        return _Unread(_("left out, since I read at most {n} {files} at a time.", n=MOST[kind], files=_NAMES[kind]))
+        return _("left out, since I read at most {n} {files} at a time.", n=MOST[kind], files=_NAMES[kind])
     remaining[kind] -= 1
     return None
 
 
-async def _fetch(attachment: Attachment, rejection: _Unread | None, fetch: Fetch, deadline: float) -> bytes | _Unread:
+async def _fetch(
+    attachment: Attachment, rejection: _Rejection | None, fetch: Fetch, deadline: float
+) -> bytes | _Rejection:
     if rejection is not None:
         return rejection
     try:
         async with asyncio.timeout_at(deadline):
             return await fetch(attachment)
     except TimeoutError:
-        return _Unread(_("it did not arrive in time."))
+        return _("it did not arrive in time.")
     except CountersignError as error:
-        return _Unread(_("it could not be read. {cause}", cause=_line(error.cause, 200)))
+        return _("it could not be read. {cause}", cause=_line(error.cause, 200))
     except Exception:  # a surface's bug must not fail the turn
         log.exception("attachment not fetched")
-        return _Unread(_("it could not be read."))
+        return _("it could not be read.")
 
 
 def _to_messages(
-    attachments: Sequence[Attachment], rejections: Sequence[bytes | _Unread], capabilities: Capabilities
+    attachments: Sequence[Attachment], rejections: Sequence[bytes | _Rejection], capabilities: Capabilities
 ) -> Attached:
     room = {
         FileKind.IMAGE: MOST_IMAGE_BYTES,
@@ -182,9 +181,9 @@ def _to_messages(
     messages: list[Message] = []
     notes: list[str] = []
     for attachment, data in zip(attachments, rejections, strict=True):
-        message = data if isinstance(data, _Unread) else _to_message(attachment, data, room, capabilities)
-        if isinstance(message, _Unread):
-            notes.append(f"{_name(attachment)}: {message.reason}")
+        message = data if isinstance(data, str) else _to_message(attachment, data, room, capabilities)
+        if isinstance(message, str):
+            notes.append(f"{_name(attachment)}: {message}")
         else:
             messages.append(message)
     if notes:
@@ -195,13 +194,13 @@ def _to_messages(
 
 def _to_message(
     attachment: Attachment, data: bytes, room: dict[FileKind, int], capabilities: Capabilities
-) -> Message | _Unread:
+) -> Message | _Rejection:
     """Return the message for a fetched file, and reduce `room` by its bytes."""
     kind = kind_of(attachment)
     if len(data) > _largest(kind, capabilities):
         return _too_large(kind, capabilities)
     if len(data) > room[kind]:
-        return _Unread(_("left out, since the {files} are too large together.", files=_NAMES[kind]))
+        return _("left out, since the {files} are too large together.", files=_NAMES[kind])
     name = _name(attachment)
     message = _message(name, data, kind)
     if isinstance(message, Message):
@@ -209,7 +208,7 @@ def _to_message(
     return message
 
 
-def _message(name: str, data: bytes, kind: FileKind) -> Message | _Unread:
+def _message(name: str, data: bytes, kind: FileKind) -> Message | _Rejection:
     if kind is FileKind.TEXT:
         text = data.decode("utf-8-sig", "replace").replace("\0", "\ufffd")
         return user(f"Attached file {name}:\n{enclose(name, text or '(empty)')}")
@@ -219,11 +218,11 @@ def _message(name: str, data: bytes, kind: FileKind) -> Message | _Unread:
     )
     if kind is FileKind.DOCUMENT:
         if not data.startswith(_PDF):
-            return _Unread(_("it is not a PDF."))
+            return _("it is not a PDF.")
         return Message(MessageRole.USER, (TextPart(label), FilePart(data, "application/pdf", name)))
     mime_type = detect_image_type(data)
     if not mime_type:
-        return _Unread(_("it is not a PNG, JPEG, GIF or WebP image."))
+        return _("it is not a PNG, JPEG, GIF or WebP image.")
     return Message(MessageRole.USER, (TextPart(label), ImagePart(data, mime_type, name)))
 
 
@@ -231,14 +230,14 @@ def _largest(kind: FileKind, capabilities: Capabilities) -> int:
     return min(LARGEST[kind], capabilities.image_bytes) if kind is FileKind.IMAGE else LARGEST[kind]
 
 
-def _too_large(kind: FileKind, capabilities: Capabilities) -> _Unread:
+def _too_large(kind: FileKind, capabilities: Capabilities) -> _Rejection:
     largest = _largest(kind, capabilities)
     size = (
         _("{size} KB", size=largest // 2**10)
         if kind is FileKind.TEXT
         else _("{size} MB", size=f"{largest / 2**20:.3g}")
     )
-    return _Unread(_("too large, since I read {files} of up to {size}.", files=_NAMES[kind], size=size))
+    return _("too large, since I read {files} of up to {size}.", files=_NAMES[kind], size=size)
 
 
 def _name(attachment: Attachment) -> str:

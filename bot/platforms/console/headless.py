@@ -63,7 +63,7 @@ from bot.platforms.console.typed_lines import (
     parse,
 )
 from bot.ports import Commands, EngineApi
-from bot.ports.platform import ElicitationAnswered, InvalidAnswer
+from bot.ports.platform import ElicitationAnswered, InvalidValues
 from bot.rendering.elicitation_card import elicitation_form, server_name
 from bot.rendering.text_safety import show_invisible, single_line
 
@@ -158,7 +158,7 @@ class ElicitationPrompt:
     async def _send(self, pending: PendingElicitation, reply: ElicitationResult, engine: EngineApi) -> bool:
         """Send an answer. Return True if the elicitation needs no other one."""
         match await engine.elicitations.answer(pending.elicitation.id, reply, self._user.member):
-            case InvalidAnswer(problems):
+            case InvalidValues(problems):
                 errors = "; ".join(
                     f"{error.argument}: {error.problem}"
                     if error.argument and not error.problem.startswith(f"{error.argument}:")

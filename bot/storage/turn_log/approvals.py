@@ -34,12 +34,12 @@ from bot.domain.approvals import (
 )
 from bot.domain.conversations import Author
 from bot.domain.grants import Grant, covers
-from bot.domain.turns import StepStatus, ToolStep, Turn
+from bot.domain.turns import StepStatus, ToolStep, Turn, WakeupKind
 from bot.storage import audit
 from bot.storage.admin.grants import add_grant, call_to_cover, read_delegations
 from bot.storage.audit import record_refused, server_id_of
 from bot.storage.codec import converter, decode, encode
-from bot.storage.database import Store, insert_or_update, matching, notify_turn, now, row_values, transaction
+from bot.storage.database import Store, insert_or_update, matching, now, row_values, send_wakeup, transaction
 from bot.storage.tables import (
     Json,
     approval_of_step,
@@ -199,7 +199,7 @@ class SqlApprovalLog(Store):
         mark_view_stale(connection, row.turn_id)
         changed = {"revision": revision.of + 1, "fingerprint": revision.fingerprint}
         _record(connection, "revised", revision.by.principal, row, **changed)
-        notify_turn(connection, row.turn_id)
+        send_wakeup(connection, WakeupKind.APPROVAL_DECIDED, row.turn_id)
         return True
 
     @transaction
@@ -383,7 +383,7 @@ def _record_decision(
         fingerprint=row.fingerprint,
         **facts,
     )
-    notify_turn(connection, row.turn_id)
+    send_wakeup(connection, WakeupKind.APPROVAL_DECIDED, row.turn_id)
     return Decided(decision.type) if counts else MoreApprovalsNeeded(missing - 1)
 
 

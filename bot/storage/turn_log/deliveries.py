@@ -14,7 +14,16 @@ from sqlalchemy import bindparam
 from bot.domain.approvals import DecisionType
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult
-from bot.domain.turns import BlockingTurn, MessageRefs, PostedMessage, StepStatus, Turn, TurnStatus, TurnView
+from bot.domain.turns import (
+    BlockingTurn,
+    MessageRefs,
+    PostedMessage,
+    StepStatus,
+    Turn,
+    TurnStatus,
+    TurnView,
+    WakeupKind,
+)
 from bot.errors import ContentDeleted, LostLease
 from bot.storage import audit
 from bot.storage.codec import converter, encode
@@ -25,9 +34,8 @@ from bot.storage.database import (
     Upsert,
     is_one_of,
     matching,
-    notify_all,
-    notify_turn,
     now,
+    send_wakeup,
     transaction,
 )
 from bot.storage.tables import (
@@ -319,7 +327,7 @@ class SqlDeliveryQueue(Store):
         """Release a delivery lease."""
         released = connection.execute(_release, {"t": turn_id, "me": self.me}).first()
         if released is not None and released.behind:
-            notify_all(connection)
+            send_wakeup(connection)
 
     @transaction
     def approvers_by_call(self, connection: sa.Connection, turn_id: str) -> dict[int, list[str]]:
@@ -367,7 +375,7 @@ class SqlDeliveryQueue(Store):
         if denied or withdrawn:
             requeue(connection, turn_id)
             mark_view_stale(connection, turn_id)
-            notify_turn(connection, turn_id)
+            send_wakeup(connection, WakeupKind.APPROVAL_DECIDED, turn_id)
         for n in denied:
             audit.record(connection, "not shown", audit.NOBODY, turn_id=turn_id, step=n)
         note_approvals_ended(connection, turn_id, denied, "not shown")

@@ -15,10 +15,10 @@ from bot.domain.approvals import AlreadyDecided, ApprovalNotFound
 from bot.domain.conversations import Author
 from bot.domain.elicitations import Elicitation, ElicitationAction, ElicitationRequest, ElicitationResult
 from bot.domain.tools import CallNeedsInput
-from bot.domain.turns import Claim, TurnRecord
+from bot.domain.turns import Claim, TurnRecord, WakeupKind
 from bot.ports.platform import AnswerRejected, ElicitationAnswered, OpenElicitation
 from bot.storage import audit
-from bot.storage.database import OWNER_RETRY_SECONDS, Store, notify_turn, transaction
+from bot.storage.database import OWNER_RETRY_SECONDS, Store, send_wakeup, transaction
 from bot.storage.turn_log import elicitation_rows as rows
 from bot.storage.turn_log.records import read_record
 from bot.storage.turn_log.states import check_claim, lock_turn, mark_view_stale, requeue
@@ -95,7 +95,7 @@ class SqlElicitations(Store):
         mark_view_stale(connection, row.turn_id)
         facts = {"elicitation": elicitation_id, "action": reply.action.value}
         audit.record(connection, "answered", by.principal, turn_id=row.turn_id, step=row.n, **facts)
-        notify_turn(connection, row.turn_id)
+        send_wakeup(connection, WakeupKind.APPROVAL_DECIDED, row.turn_id)
         return ElicitationAnswered(reply.action)
 
 

@@ -34,7 +34,7 @@ from bot.storage import audit, usage
 from bot.storage.admin.grants import use_grants
 from bot.storage.audit import record_finished, record_new, record_sent
 from bot.storage.codec import converter, encode
-from bot.storage.database import OWNER_RETRY_SECONDS, Store, Upsert, insert_new, matching, notify_all, now, transaction
+from bot.storage.database import OWNER_RETRY_SECONDS, Store, Upsert, insert_new, matching, now, send_wakeup, transaction
 from bot.storage.tables import approvals, steps, this_step, turns
 from bot.storage.turn_log import elicitation_rows
 from bot.storage.turn_log import records as turn_records
@@ -308,7 +308,7 @@ def _park(connection: sa.Connection, claim: Claim) -> TurnRecord | None:
     if not goes_on:
         suspend_until_decided(connection, claim.turn_id)
         mark_queued_views_stale(connection, claim.turn_id)
-        notify_all(connection)
+        send_wakeup(connection)
     record_expired(connection, claim.turn_id, expired)
     return record if goes_on else None
 

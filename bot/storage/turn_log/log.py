@@ -32,6 +32,7 @@ from bot.domain.turns import (
     TurnLimits,
     TurnStatus,
     Wakeup,
+    WakeupKind,
 )
 from bot.domain.usage import NO_PRICES, PriceList
 from bot.errors import QueueFull
@@ -45,9 +46,8 @@ from bot.storage.database import (
     insert_new,
     is_one_of,
     matching,
-    notify_all,
-    notify_stop,
     now,
+    send_wakeup,
     transaction,
 )
 from bot.storage.tables import LIVE, conversations, deliveries, is_live, message_keys, this_turn, turns
@@ -318,7 +318,7 @@ class SqlTurnQueue(Store):
             if connection.execute(_add_key.on(connection), {"key": key, "turn_id": turn_id}).first() is None:
                 raise Duplicate
         if not claims:
-            notify_all(connection)
+            send_wakeup(connection)
         return Receipt(turn_id, queue_position=ahead), claim
 
 
@@ -450,5 +450,5 @@ def _stop(connection: sa.Connection, turn_id: str, by: Author) -> bool:
     if row.status != TurnStatus.RUNNING:
         end_turn(connection, turn_id, TurnStatus.CANCELLED, f"Stopped by {by.name}.")
     audit.record(connection, "stopped", by.principal, turn_id=turn_id)
-    notify_stop(connection, turn_id)
+    send_wakeup(connection, WakeupKind.STOP_REQUESTED, turn_id)
     return True

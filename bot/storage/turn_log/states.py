@@ -24,7 +24,7 @@ from bot.errors import LostLease, Stopped
 from bot.storage import audit
 from bot.storage.audit import record_finished
 from bot.storage.codec import UNREADABLE
-from bot.storage.database import NO_RETRIES, Store, is_one_of, matching, notify_all, now, record_metric, transaction
+from bot.storage.database import NO_RETRIES, Store, is_one_of, matching, now, record_metric, send_wakeup, transaction
 from bot.storage.tables import (
     approval_of_step,
     approvals,
@@ -146,7 +146,7 @@ def end_settled(connection: sa.Connection, turn_id: str, status: TurnStatus, fai
     ended = connection.execute(_close_turn, {"t": turn_id, "to": status, "why": failure}).one()
     mark_queued_views_stale(connection, turn_id)
     record_metric(connection, TurnEnded(_platform_of(ended.conversation), status, max(0.0, ended.seconds)))
-    notify_all(connection)
+    send_wakeup(connection)
 
 
 def mark_view_stale(connection: sa.Connection, turn_id: str) -> None:
@@ -488,7 +488,7 @@ def release_claims(connection: sa.Connection, claims: Sequence[Claim]) -> None:
     """Release turns, so that any process can claim them at once."""
     for claim in claims:
         connection.execute(_release, {"t": claim.turn_id, "f": claim.fencing_token})
-    notify_all(connection)
+    send_wakeup(connection)
 
 
 def check_claim(connection: sa.Connection, claim: Claim) -> int:

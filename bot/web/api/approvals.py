@@ -33,7 +33,7 @@ from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.errors import ContentDeleted
 from bot.i18n import _
 from bot.ports import EngineApi, PendingApproval, PendingApprovalPosition
-from bot.ports.platform import InvalidArguments, NotEditable, RevisionAccepted
+from bot.ports.platform import InvalidValues, NotEditable, RevisionAccepted
 from bot.ports.reporting import read_pending_approvals
 from bot.rendering.approval_card import OFFERS, parse_grant_option, remaining_approvals_text
 from bot.rendering.call_arguments import whole_json
@@ -278,7 +278,7 @@ async def _revise(
     match await engine.approvals.revise(approval_id, body.revision, arguments, caller.member):
         case RevisionAccepted(revision):
             return revision
-        case InvalidArguments(problems):
+        case InvalidValues(problems):
             fields = {".".join(filter(None, ("arguments", each.argument))): each.problem for each in problems}
             raise Problem(422, "invalid", _("Some arguments do not fit the tool."), _("correct those named"), fields)
         case rejection:

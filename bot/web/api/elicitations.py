@@ -14,7 +14,7 @@ from bot.domain.api_clients import ApiClient
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
 from bot.domain.elicitations import ElicitationAction, ElicitationResult, FormMode
 from bot.i18n import _
-from bot.ports.platform import AnswerRejected, ElicitationAnswered, InvalidAnswer, OpenElicitation
+from bot.ports.platform import AnswerRejected, ElicitationAnswered, InvalidValues, OpenElicitation
 from bot.rendering.response_models import ElicitationShape, ResponseModel, elicitation_shape
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id
@@ -79,7 +79,7 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         match await engine.elicitations.answer(elicitation_id, result, caller.member):
             case ElicitationAnswered(action):
                 return ElicitationOutcome(elicitation_id=elicitation_id, action=action)
-            case InvalidAnswer(problems):
+            case InvalidValues(problems):
                 named = {".".join(filter(None, ("content", each.argument))): each.problem for each in problems}
                 raise invalid_fields(named)
             case rejection:

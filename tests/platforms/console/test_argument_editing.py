@@ -9,7 +9,7 @@ from bot.domain.approvals import AlreadyDecided
 from bot.domain.messages import ToolCall
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, ToolRef
-from bot.ports.platform import InvalidArguments
+from bot.ports.platform import InvalidValues
 from tests.platforms.console.chat import Chat, chatting
 from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval
 
@@ -54,9 +54,7 @@ async def test_e_asks_for_each_argument_with_its_value() -> None:
 
 async def test_an_invalid_value_is_asked_for_again() -> None:
     async with chatting({"go": asks}) as chat:
-        chat.engine.editings = [
-            InvalidArguments((ArgumentError("count", "count: 99 is greater than the maximum of 9"),))
-        ]
+        chat.engine.editings = [InvalidValues((ArgumentError("count", "count: 99 is greater than the maximum of 9"),))]
         await carded(chat)
         chat.terminal.press("e")
         await chat.terminal.shows("text: Buy milk")

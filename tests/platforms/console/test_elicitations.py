@@ -12,7 +12,7 @@ from bot.domain.approvals import AlreadyDecided, NotAllowed
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, ToolStep
-from bot.ports.platform import ElicitationAnswered, InvalidAnswer, OpenElicitation
+from bot.ports.platform import ElicitationAnswered, InvalidValues, OpenElicitation
 from tests.platforms.console.chat import Chat, chatting
 from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval
 from tests.rendering.turns import a_form, a_link
@@ -79,7 +79,7 @@ async def test_escape_leaves_the_form_and_the_keys_come_back() -> None:
 
 async def test_an_invalid_value_is_asked_for_again() -> None:
     async with chatting({"go": asks(a_form())}) as chat:
-        chat.engine.answerings = [InvalidAnswer((ArgumentError("title", "it is too short"),))]
+        chat.engine.answerings = [InvalidValues((ArgumentError("title", "it is too short"),))]
         await carded(chat, KEYS)
         chat.terminal.press("a")
         await chat.terminal.shows("Title:")

@@ -14,7 +14,7 @@ from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.folders import shell_command
 from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.plain_output import PlainStream
-from bot.ports.platform import InvalidAnswer
+from bot.ports.platform import InvalidValues
 from tests.platforms.console.scripted_engine import Script, ScriptedTurn, a_call, a_turn
 from tests.platforms.console.test_headless import process
 from tests.rendering.turns import a_form, a_link
@@ -99,7 +99,7 @@ async def test_an_unreadable_answer_is_reported_and_the_next_line_counts(line: s
 
 async def test_an_invalid_answer_is_reported_and_the_next_line_counts() -> None:
     async with process(None, {"go": asks(a_form())}, stdin="go\nanswer title=M\nanswer title=Milk\n") as chat:
-        chat.engine.answerings = [InvalidAnswer((ArgumentError("title", "it is too short"),))]
+        chat.engine.answerings = [InvalidValues((ArgumentError("title", "it is too short"),))]
         assert await chat.code() == 0
         assert "title: it is too short" in chat.err
         assert [each.content for _, each, _ in chat.engine.replied] == [{"title": "M"}, {"title": "Milk"}]
