@@ -104,14 +104,14 @@ def japanese(label: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def english_labels(label: str) -> tuple[str, ...]:
-    """Return the labels of which this one is the translation, those with a capital first; a name stays."""
+    """Return the labels of which this one is the translation, those with a capital and short ones first; a name stays."""
     labels = [
         _filled(text, found)
         for literal, pattern, texts in _patterns()
         if literal in label and (found := pattern.fullmatch(label)) is not None
         for text in texts
     ]
-    return tuple(sorted(labels, key=lambda text: not text[:1].isupper())) or (label,)
+    return tuple(sorted(labels, key=lambda text: (not text[:1].isupper(), len(text), text))) or (label,)
 
 
 @lru_cache(maxsize=10_000)
