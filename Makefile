@@ -21,8 +21,8 @@ chat: $(VENV)/.installed  ## talk to the bot in this terminal: no account, no ke
 run: $(VENV)/.installed  ## run every part that is configured, until stopped
 	@$(BIN)/python -m bot run
 
-test: $(VENV)/.installed-dev  ## every test
-	@$(BIN)/python -m pytest
+test: $(VENV)/.installed-dev  ## the tests, without the longest
+	@$(BIN)/python -m pytest -m "not real_servers and not long"
 
 # Without whole programs, PostgreSQL's contracts, packages and pictures: a third of the time.
 FAST := $(addprefix --ignore=tests/,benchmarks contracts deploy docs stories)

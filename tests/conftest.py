@@ -47,23 +47,39 @@ if "MEASURE" in os.environ:  # before a test imports measured modules
 
     PLUGINS.append(Measurement())
 
-LONGEST = (
+LONG = (
+    "benchmarks/test_load.py",
+    "benchmarks/test_sizes.py",
+    "cli/test_audit.py",
     "contracts/test_turn_log_machine.py",
     "deploy/test_install.py",
     "deploy/test_packaging.py",
+    "docs/test_chat_commands.py",
     "docs/test_shell_commands.py",
+    "mcp/test_loop_delay.py",
     "stories/test_approval_storm.py",
+    "stories/test_attacks_on_the_audit.py",
     "stories/test_beside.py",
+    "stories/test_crashes.py",
     "stories/test_discord_program.py",
     "stories/test_every_subcommand.py",
+    "stories/test_fair_scheduling.py",
     "stories/test_floods.py",
     "stories/test_full_disk.py",
+    "stories/test_kept_content.py",
+    "stories/test_killed_test_run.py",
     "stories/test_live_doctor.py",
     "stories/test_operations_channel.py",
+    "stories/test_operator_files.py",
+    "stories/test_scripts.py",
+    "stories/test_slack_shutdown.py",
+    "stories/test_unknown_calls.py",
     "stories/test_workspaces.py",
     "web/test_openapi.py",
 )
-"""Modules with the longest tests. They run first, so that no worker runs one of them alone at the end."""
+"""Modules with the longest tests, mostly of whole programs. They have the mark `long`: `make check` runs them, `make
+test` does not. They run first, so that no worker runs one of them alone at the end.
+"""
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 TESTS = Path(__file__).parent
 
@@ -93,8 +109,9 @@ def pytest_collection() -> None:
     gc.disable()
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest modules first and mix the others.
+    """Mark the longest modules, put them first and mix the others.
 
     Each worker begins with an equal part of the list. Each part begins with some of the longest modules. The order of
     the others is fixed and mixes tests that wait with tests that calculate.
@@ -102,7 +119,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     longest, others = dict[str, list[pytest.Item]](), dict[str, list[pytest.Item]]()
     for item in items:
         module = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
-        (longest if module in LONGEST else others).setdefault(module, []).append(item)
+        (longest if module in LONG else others).setdefault(module, []).append(item)
+        if module in LONG:
+            item.add_marker("long")
     modules, count = [*longest.values()], len(items)
     mixed = list(chain(*(others[module] for module in sorted(others, key=lambda name: crc32(name.encode())))))
     items.clear()

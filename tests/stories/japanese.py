@@ -22,7 +22,7 @@ from bot.i18n.languages import catalog_path
 from tests.stories.team import PATIENCE, Team
 
 
-@pytest.fixture(params=["en", "ja"], name="language")
+@pytest.fixture(params=["en", pytest.param("ja", marks=pytest.mark.long)], name="language")
 def both_languages(request: pytest.FixtureRequest) -> str:
     """The languages of a module with stories in both."""
     return str(request.param)
