@@ -104,7 +104,7 @@ def japanese(label: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def english_labels(label: str) -> tuple[str, ...]:
-    """Return the labels of which this one is the translation, those with a capital and short ones first; a name stays."""
+    """Return the labels of which this one is the translation, capitals and short ones first; a name stays."""
     labels = [
         _filled(text, found)
         for literal, pattern, texts in _patterns()
