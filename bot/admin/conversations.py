@@ -350,11 +350,8 @@ async def find_conversations(archive: ReportingStore, beginning: ConversationKey
 
 def ambiguous_id(typed: str, matches: Sequence[ConversationKey]) -> str:
     """Return the sentence about the beginning of several ids."""
-    return _("{beginning} is the beginning of several ids: {ids}", beginning=typed, ids=_threads(matches))
-
-
-def _threads(keys: Sequence[ConversationKey]) -> str:
-    return ", ".join(key.thread for key in keys)
+    ids = ", ".join(key.thread for key in matches)
+    return _("{beginning} is the beginning of several ids: {ids}", beginning=typed, ids=ids)
 
 
 def _id(key: ConversationKey, here: ConversationKey | None = None) -> str:

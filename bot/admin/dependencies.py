@@ -115,10 +115,6 @@ class Administration(Protocol):
         """Return the approvers of a call in a conversation, by the profile of an agent, as short plain text."""
 
 
-def _is_program(member: Member) -> bool:
-    return member.author.platform == HTTP
-
-
 @dataclass(frozen=True, slots=True)
 class Rights:
     """Rights of members. `administers`, `operates` and `vouches` are checked for every command; `vouches` returns True
@@ -131,7 +127,7 @@ class Rights:
     operates: Callable[[Member], bool]
     vouches: Callable[[Member], bool]
     who: str = gettext_lazy("an administrator")
-    is_of_one_workspace: Callable[[Member], bool] = _is_program
+    is_of_one_workspace: Callable[[Member], bool] = lambda member: member.author.platform == HTTP
 
     def administers_everywhere(self, member: Member) -> bool:
         """Return True if the member may change global records: the operator, and tokens of administrators of all

@@ -51,14 +51,17 @@ class Grants(Verbs):
         grants = await self._visible_grants(request)
         if not grants:
             return Reply(_("No grant is active: every call that needs an approval asks for one."))
-        page = page_rows(grants, request.arguments.page)
+        page, revoke = page_rows(grants, request.arguments.page), ("mcp", "grants", "revoke")
         return Reply(
             _("Grants · {count}", count=len(grants)),
             Table(
                 ("id", "tool", "what runs", "where", "for", "granted by", "ends"),
                 tuple(self._row(grant) for grant in page),
             ),
-            actions=tuple(_revoke_action(grant) for grant in page[:_ACTIONS]),
+            actions=tuple(
+                ReplyAction(_("Revoke {grant}", grant=grant.id), (*revoke, grant.id), ActionStyle.DANGER)
+                for grant in page[:_ACTIONS]
+            ),
             page=page_of(request.arguments.page, len(grants), ("mcp", "grants", "list")),
         )
 
@@ -94,10 +97,6 @@ class Grants(Verbs):
             f"{grant.granted_name or grant.granted_by}, {format_ago(grant.created_at, now)}",
             _end(grant, now),
         )
-
-
-def _revoke_action(grant: Grant) -> ReplyAction:
-    return ReplyAction(_("Revoke {grant}", grant=grant.id), ("mcp", "grants", "revoke", grant.id), ActionStyle.DANGER)
 
 
 def _end(grant: Grant, now: float) -> str:

@@ -101,15 +101,13 @@ def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSur
         commands=runtime.commands,
         command_dependencies=services.command_dependencies,
         tokens=services.stores.tokens,
-        subscriptions=surface.subscriptions,
-        uploads=surface.uploads,
+        surface=surface,
         user_activity=services.stores.reporting,
         find_approval=runtime.turn_log.get_approval,
         may_approve=lambda member: decidable(
             runtime.turn_log, Surfaces((surface,)), member, partial(can_approve, services.rules)
         ),
         call_audit=services.stores.call_audit,
-        admin_token=secret_value(settings.admin_api_token),
         models=frozenset(select_model(settings, name).name for name in settings.api_models),
         locales=services.locales,
         keeps_content=settings.keeps_content,
@@ -134,7 +132,9 @@ async def serve_web(
     api = None
     if dependencies is not None:
         routes = applications.build_api(dependencies)
-        api = applications.api_application(routes, dependencies, shares=shares)
+        api = applications.api_application(
+            routes, dependencies.tokens, secret_value(settings.admin_api_token), shares=shares
+        )
         pages = [*pages, *(applications.documentation_routes(routes) if settings.api_docs else ())]
     app = applications.application(hooks, api=api, pages=pages, language=settings.language)
     proxies = server.TrustedProxies(settings.forwarded_allow_ips)

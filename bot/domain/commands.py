@@ -287,19 +287,13 @@ def reply_json(reply: Reply | Form) -> dict[str, Any]:
             }
         case Reply():
             table = reply.table
+            headings = [name or f"column{number}" for number, name in enumerate(table.headings, 1)] if table else []
             return {
                 "text": reply.text,
                 "failed": reply.failed,
-                "rows": None
-                if table is None
-                else [dict(zip(_names(table.headings), row, strict=True)) for row in table.rows],
+                "rows": [dict(zip(headings, row, strict=True)) for row in table.rows] if table else None,
                 "details": _joined(reply.details),
                 "actions": [{"label": action.label, "command": " ".join(action.words)} for action in reply.actions],
                 "page": None if reply.page is None else {"number": reply.page.number, "of": reply.page.of},
                 "data": None if reply.data is None else dict(reply.data),
             }
-
-
-def _names(headings: tuple[str, ...]) -> list[str]:
-    """Return the headings as keys; an empty one gets its number."""
-    return [heading or f"column{number}" for number, heading in enumerate(headings, start=1)]

@@ -113,24 +113,21 @@ def application(
     )
 
 
-def api_application(routes: FastAPI, dependencies: WebDependencies, *, shares: CallerShares | None = None) -> ASGIApp:
-    """Return the routes of the API with their middleware."""
-    return add_middleware(routes, dependencies.tokens, dependencies.admin_token, LoginThrottle(), shares=shares)
-
-
-def add_middleware(
+def api_application(
     routes: FastAPI,
     tokens: TokenStore,
     admin_token: str,
-    throttle: LoginThrottle,
     *,
+    throttle: LoginThrottle | None = None,
     largest: int = LARGEST_BODY,
     seconds: float = READING_SECONDS,
     shares: CallerShares | None = None,
 ) -> ASGIApp:
-    """Return the routes behind authentication, client and body limits: at most `largest` bytes within `seconds`."""
+    """Return the routes behind authentication, client and body limits: at most `largest` bytes within `seconds`.
+    `admin_token` is the operator's own, empty for none.
+    """
     limited = CallerLimits(BodyLimitMiddleware(RouteNames(routes), largest, seconds), shares or CallerShares())
-    return AuthMiddleware(limited, tokens, admin_token, throttle)
+    return AuthMiddleware(limited, tokens, admin_token, throttle or LoginThrottle())
 
 
 def build_api(dependencies: WebDependencies) -> FastAPI:

@@ -276,9 +276,10 @@ def to_response(problem: Problem, about: str) -> Response:
     return JSONResponse({"error": error, "requestId": about}, problem.status, problem.headers)
 
 
-def invalid_fields(fields: Mapping[str, str]) -> Problem:
+def invalid_fields(fields: Mapping[str, str], message: str = "", fix: str = "") -> Problem:
     """Return the problem of a request with one message per invalid field."""
-    return Problem(422, "invalid", _("Some fields cannot be used."), _("correct the fields that are named"), fields)
+    message = message or _("Some fields cannot be used.")
+    return Problem(422, "invalid", message, fix or _("correct the fields that are named"), fields)
 
 
 def internal_error() -> Problem:

@@ -11,7 +11,6 @@ import asyncio
 import difflib
 import json
 import re
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ from bot.i18n import _, use_time_zone
 from bot.ports import CallAudit, Commands, EngineApi, PendingApproval, TokenStore, UserActivity
 from bot.rendering.turn_events import event_schemas
 from bot.web.problems import HANDLERS, ErrorAnswer, Handler, answer_error, invalid_fields, rejection_response
-from bot.web.surface import Subscriptions, Uploads
+from bot.web.surface import ApiSurface
 
 _ERRORS: Mapping[int | str, str] = {
     401: "No token, or none that is good.",
@@ -60,6 +59,8 @@ _LONGEST_PATH = 200
 _LEAST_SIMILARITY, _LARGEST_DISTANCE = 0.6, 0.1
 """Least similarity of a suggestion, and its largest distance to the best one."""
 _PARAMETER, _PARAMETER_NAME = re.compile(r"\{(\w+)(?::\w+)?\}"), r"{\1}"
+MOST_ROWS = 10_000
+"""Highest offset in a list."""
 HEARTBEAT_SECONDS = 15.0
 RETRY_MILLISECONDS = 2_000
 """Reconnect delay for clients in milliseconds."""
@@ -68,28 +69,24 @@ _LINE_BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x7
 
 @dataclass(frozen=True, slots=True)
 class WebDependencies:
-    """Dependencies of the routes. `subscriptions` and `uploads` are shared with the API's surface. `user_activity`
-    lists pending calls, `find_approval` returns the call of an approval, `may_approve` returns a test of the calls that
-    a member may approve now, also for others. `call_audit` records calls without a turn. `admin_token` is the
-    operator's own, empty for none; `clock` is in epoch seconds. Requests may choose one of `models`, `provider:name`.
-    `locales` resolves languages and time zones. `keeps_content` is False if no history of conversations is stored.
+    """Dependencies of the routes. `user_activity` lists pending calls, `find_approval` returns the call of an approval,
+    `may_approve` returns a test of the calls that a member may approve now, also for others. `call_audit` records calls
+    without a turn. Requests may choose one of `models`, `provider:name`. `locales` resolves languages and time zones.
+    `keeps_content` is False if no history of conversations is stored.
     """
 
     engine: EngineApi
     commands: Commands
     command_dependencies: CommandDependencies
     tokens: TokenStore
-    subscriptions: Subscriptions
-    uploads: Uploads
+    surface: ApiSurface
     user_activity: UserActivity
     find_approval: Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]]
     may_approve: Callable[[Member], Callable[[PendingApproval], Awaitable[bool]]]
     call_audit: CallAudit
-    admin_token: str = ""
     models: frozenset[str] = frozenset()
     locales: LocaleResolver = LocaleResolver()
     keeps_content: bool = True
-    clock: Callable[[], float] = time.time
 
 
 class RequestModel(BaseModel):
@@ -107,6 +104,14 @@ def parse_moment(field: str, text: str, now: float) -> float:
             return parse_time(text, now)
     except (ValueError, OverflowError):
         raise invalid_fields({field: _("A point in time is {example}.", example=MOMENT)}) from None
+
+
+def page_offset(page: int, size: int, fix: str) -> int:
+    """Return the index of a page's first row. Raises Problem for one behind MOST_ROWS; `fix` is its fix."""
+    offset = (page - 1) * size
+    if offset + size > MOST_ROWS:
+        raise invalid_fields({"page": _("Too far.")}, _("A list ends after {rows} rows.", rows=MOST_ROWS), fix)
+    return offset
 
 
 def api_router(prefix: str = "", *, tags: Iterable[str] = (), dependencies: Sequence[Depends] = ()) -> APIRouter:

@@ -186,13 +186,13 @@ def check_version(present: ServerRecord | Profile, version: int | None, if_match
     if if_match is not None and if_match.strip() != "*":
         wanted = {match[1] for match in map(_TAG.fullmatch, map(str.strip, if_match.split(","))) if match}
         if str(present.version) not in wanted:
-            raise version_conflict(present, 412)
+            raise version_conflict(present, if_match)
     if version is not None and version != present.version:
         raise version_conflict(present)
 
 
-def version_conflict(present: ServerRecord | Profile, status: int = 409) -> Problem:
-    """Return the problem for a record that was changed meanwhile."""
+def version_conflict(present: ServerRecord | Profile, if_match: str | None = None) -> Problem:
+    """Return the problem for a record that was changed meanwhile: 412 for a request with `If-Match`."""
     time = format_moment(present.updated_at)
     user = present.updated_by or _("somebody")
     message = (
@@ -211,8 +211,7 @@ def version_conflict(present: ServerRecord | Profile, status: int = 409) -> Prob
         )
     )
     return Problem(
-        status,
-        "conflict" if status == 409 else "changed",
+        *((409, "conflict") if if_match is None else (412, "changed")),
         message,
         _("read it again, and send the change with that version"),
         {"version": str(present.version)},

@@ -6,6 +6,7 @@ import functools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx2
@@ -123,7 +124,7 @@ def _api() -> tuple[ASGIApp, _Now]:
     """Build the application's API. The result is cached, because building takes longer than most requests."""
     now = _Now()
     parts = _parts(now)
-    return api_application(build_api(parts), parts), now
+    return api_application(build_api(parts), now.tokens, ""), now
 
 
 def _parts(now: _Now) -> WebDependencies:
@@ -133,14 +134,10 @@ def _parts(now: _Now) -> WebDependencies:
         "command_dependencies": CommandHarness().parts,
         "tokens": now.tokens,
         "locales": LocaleResolver(),
+        "surface": SimpleNamespace(subscriptions=None, uploads=None),
     }
-    rest = {
-        each.name: None for each in fields(WebDependencies) if each.name not in given and each.name not in _DEFAULTS
-    }
+    rest = {each.name: None for each in fields(WebDependencies)}
     return WebDependencies(**cast("Any", {**rest, **given}))
-
-
-_DEFAULTS = ("admin_token", "clock", "locales")
 
 
 def _read(answer: Mapping[str, Any]) -> Reply | Form:

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute
 from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.conversations import Author
 from bot.domain.servers import EVERYWHERE
-from bot.web.application import Hook, RequestMiddleware, add_middleware, application
+from bot.web.application import Hook, RequestMiddleware, api_application, application
 from bot.web.authentication import LoginThrottle
 from bot.web.routes import api_routes
 from bot.web.server import serve
@@ -68,8 +68,8 @@ def small_application(
 ) -> RequestMiddleware:
     """Return the routes with the full middleware. The body limit is small, so that tests need no long bodies."""
     routes = api_routes([router])
-    api = add_middleware(
-        routes, tokens or MemoryTokens(), OPERATORS, attempts or LoginThrottle(), largest=largest, seconds=seconds
+    api = api_application(
+        routes, tokens or MemoryTokens(), OPERATORS, throttle=attempts, largest=largest, seconds=seconds
     )
     return application(hooks, api=api, pages=pages)
 

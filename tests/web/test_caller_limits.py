@@ -89,7 +89,7 @@ async def test_a_token_with_all_of_its_streams_gets_429_and_others_are_served(ap
         assert (await api.get(f"/api/responses/{first}", token=greedy)).status_code == 200
         async with following(api, other, 1) as others:
             waiting = asyncio.create_task(api.post(ASK, json=question(stream=False), token=other))
-            await until(lambda: api.parts.subscriptions.subscriber_count == STREAMS + 2)
+            await until(lambda: api.parts.surface.subscriptions.subscriber_count == STREAMS + 2)
             held.go_on.set()
             assert (await waiting).status_code == 200
             assert (await others[0].ended())[-1].data["text"].strip() == "done"
@@ -101,7 +101,7 @@ async def test_a_token_with_all_of_its_streams_gets_429_and_others_are_served(ap
 async def test_a_request_that_waits_for_its_response_counts_like_a_stream(api: Api, held: Held) -> None:
     token = await api.token("greedy", ApiRole.ADMIN)
     asking = [asyncio.create_task(api.post(ASK, json=question(stream=False), token=token)) for _ in range(STREAMS)]
-    await until(lambda: api.parts.subscriptions.subscriber_count == STREAMS)
+    await until(lambda: api.parts.surface.subscriptions.subscriber_count == STREAMS)
     assert_refused(await api.post(ASK, json=question(stream=False), token=token), "requests open")
     assert_refused(
         await api.post("/api/mcp/tools/execute", json={"serverId": "fake", "toolName": "look"}, token=token), ""
@@ -116,11 +116,11 @@ async def test_a_client_that_goes_away_gives_its_places_back(api: Api) -> None:
     for _ in range(3):
         async with following(api, token, STREAMS):
             assert (await api.post(ASK, json=question(), token=token)).status_code == 429
-        await until(lambda: api.parts.subscriptions.subscriber_count == 0)
+        await until(lambda: api.parts.surface.subscriptions.subscriber_count == 0)
     for _ in range(STREAMS + 1):
         with pytest.raises(httpx2.TimeoutException):
             await api.post(ASK, json=question(stream=False), token=token, timeout=0.2)
-        await until(lambda: api.parts.subscriptions.subscriber_count == 0)
+        await until(lambda: api.parts.surface.subscriptions.subscriber_count == 0)
 
 
 async def test_one_response_is_followed_by_one_token_ten_times_at_most(folder: Path) -> None:
@@ -148,7 +148,7 @@ async def test_a_client_that_stops_following_a_response_may_follow_it_again(fold
         for _ in range(11):
             async with streamed(api.client, "GET", path, token=mine) as again:
                 await again.until("init")
-            await until(lambda: api.parts.subscriptions.subscriber_count == 1)
+            await until(lambda: api.parts.surface.subscriptions.subscriber_count == 1)
 
 
 async def test_bodies_that_do_not_end_count_as_requests_in_flight(api: Api) -> None:
@@ -239,7 +239,7 @@ async def test_when_the_server_leaves_every_place_is_given_back(folder: Path, ap
             await stream.until("init")
         leaving = stack.pop_all()
     await leaving.aclose()
-    await until(lambda: api.parts.subscriptions.subscriber_count == 0)
+    await until(lambda: api.parts.surface.subscriptions.subscriber_count == 0)
 
 
 def test_streams_leave_room_for_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ async def test_a_client_that_loses_the_stream_goes_on_where_it_broke_off(api: Ap
     model.script = [ask_for(call(LOOK, text="x"), text="I look it up."), slowly]
     async with asked(api.client, "look") as first:
         begun = await first.until("tool_call_update", lambda told: told["status"] == "COMPLETED")
-    await until(lambda: api.parts.subscriptions.subscriber_count == 0)
+    await until(lambda: api.parts.surface.subscriptions.subscriber_count == 0)
     going_on.set()
     path = f"/api/responses/{begun['responseId']}/stream"
     async with streamed(api.client, "GET", path, headers={"Last-Event-ID": first.last_id}) as second:
@@ -179,7 +179,7 @@ async def test_a_client_that_goes_away_stops_nothing(api: Api, model: ScriptedMo
     model.script = [slowly]
     async with asked(api.client, "take your time") as stream:
         turn = (await stream.until("init"))["responseId"]
-    await until(lambda: api.parts.subscriptions.subscriber_count == 0)
+    await until(lambda: api.parts.surface.subscriptions.subscriber_count == 0)
     going_on.set()
     async with streamed(api.client, "GET", f"/api/responses/{turn}/stream") as again:
         seen = await again.ended()
@@ -340,7 +340,7 @@ async def test_an_image_in_the_request_reaches_the_model_and_is_forgotten(api: A
         part for message in model.requests[0].messages for part in message.parts if type(part).__name__ == "ImagePart"
     ]
     assert [part.data for part in images] == [GIF]  # type: ignore[union-attr]
-    await until(lambda: api.parts.uploads.size == 0)
+    await until(lambda: api.parts.surface.uploads.size == 0)
 
 
 def _pieces(*pieces: dict[str, Any]) -> dict[str, Any]:
@@ -485,7 +485,7 @@ async def test_a_question_beyond_those_that_may_wait_is_refused(folder: Path, mo
             await first.until("init")
             picture = {"type": "image_url", "image_url": f"data:image/gif;base64,{base64.b64encode(GIF).decode()}"}
             answer = await api.post(ASK, json={"payload": _pieces({"type": "text", "text": "three"}, picture)})
-            assert api.parts.uploads.size == 0
+            assert api.parts.surface.uploads.size == 0
         error = answer.json()["error"]
         assert (answer.status_code, error["code"], answer.headers["Retry-After"]) == (429, "queue_full", "5")
         assert error["message"].startswith("This message was not accepted: 1 of your messages is waiting already")

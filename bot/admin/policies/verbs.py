@@ -174,10 +174,9 @@ class PolicyService:
 
     async def set(self, rule: Rule, by: Author) -> RuleSaved:
         """Save a rule. It replaces the rule of its workspace about the same calls. Raises NotFound."""
-        before = next(
-            (candidate for candidate in await self._dependencies.stores.policies.rules() if _same(candidate, rule)),
-            None,
-        )
+        rules = await self._dependencies.stores.policies.rules()
+        same = (old for old in rules if (old.workspace, old.conditions) == (rule.workspace, rule.conditions))
+        before = next(same, None)
         saved = await self._dependencies.stores.policies.set_rule(rule, by)
         await self._dependencies.administration.refresh()
         return RuleSaved(saved, before)
@@ -212,10 +211,6 @@ class PolicyService:
 def is_bare(rule: Rule) -> bool:
     """Return True if the rule has no conditions besides server and tool."""
     return not any(rule.further_conditions)
-
-
-def _same(rule: Rule, other: Rule) -> bool:
-    return rule.workspace == other.workspace and rule.conditions == other.conditions
 
 
 class ServerPolicies(Verbs):

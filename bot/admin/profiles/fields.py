@@ -217,11 +217,11 @@ class _Scope:
         """
         short: list[tuple[str, str, ApprovalPolicy]] = []
         rules: list[Rule] = []
-        for line in _rule_lines(text):
+        for line in map(str.strip, text.splitlines()):
             if line.startswith("{"):
                 rules.append(self._rule(line))
             else:
-                short.append(self._short(line))
+                short += map(self._short, _lines(line))
         for server, tool, policy in short:
             others = frozenset(
                 other_tool
@@ -267,11 +267,6 @@ class _Scope:
         if server_id is None:
             raise ValueError(_("One of the servers does not exist here; /mcp list lists them."))
         return server_id
-
-
-def _rule_lines(text: str) -> list[str]:
-    lines = (line.strip() for line in text.splitlines())
-    return [rule for line in lines for rule in ([line] if line.startswith("{") else _lines(line))]
 
 
 def _lines(text: str) -> list[str]:
@@ -320,12 +315,9 @@ def parse_language(text: str) -> str:
     """Parse the tag of an installed language; empty for none. Raises ValueError."""
     language = resolve_language(text) if text else ""
     if language is None:
-        raise ValueError(_("There are no texts in that language, but in {languages}.", languages=_languages()))
+        installed = format_list([f"{language} ({language_name(language)})" for language in installed_languages()])
+        raise ValueError(_("There are no texts in that language, but in {languages}.", languages=installed))
     return language
-
-
-def _languages() -> str:
-    return format_list([f"{language} ({language_name(language)})" for language in installed_languages()])
 
 
 def parse_time_zone(text: str) -> str:

@@ -280,7 +280,7 @@ async def _revise(
             return revision
         case InvalidValues(problems):
             fields = {".".join(filter(None, ("arguments", each.argument))): each.problem for each in problems}
-            raise Problem(422, "invalid", _("Some arguments do not fit the tool."), _("correct those named"), fields)
+            raise invalid_fields(fields, _("Some arguments do not fit the tool."), _("correct those named"))
         case rejection:
             raise _rejection_problem(rejection)
 

@@ -28,9 +28,8 @@ from bot.rendering.response_models import (
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, key_prefixes, may_see, no_such_conversation, own_key, parse_id
 from bot.web.problems import Problem
-from bot.web.routes import RequestModel, WebDependencies, api_router
+from bot.web.routes import MOST_ROWS, RequestModel, WebDependencies, api_router, page_offset
 
-MOST_ROWS = 10_000
 """Highest offset in a list."""
 MOST_RESPONSES = 1_000
 """Responses of one conversation that are returned, latest first."""
@@ -148,15 +147,7 @@ async def _page(
     archive: ReportingStore, prefixes: Sequence[str], page: int, size: int
 ) -> tuple[Sequence[ConversationSummary], int]:
     """Return a page of the conversations with these key prefixes, and their total number."""
-    offset = (page - 1) * size
-    if offset + size > MOST_ROWS:
-        raise Problem(
-            422,
-            "invalid",
-            _("A list ends after {rows} rows.", rows=MOST_ROWS),
-            _("name a workspace"),
-            {"page": _("Too far.")},
-        )
+    offset = page_offset(page, size, _("name a workspace"))
     pages = [await archive.conversations(prefix, "", offset + size, 0) for prefix in prefixes]
     summaries = sorted((row for rows, _count in pages for row in rows), key=lambda summary: -summary.updated_at)
     return summaries[offset : offset + size], sum(count for _rows, count in pages)

@@ -15,7 +15,7 @@ from bot.admin.servers.directory import VisibleServer
 from bot.domain.policies import ANY, Rule, RuleError, describe_rule, parse_rule, rule_to_table
 from bot.i18n import _
 from bot.rendering.response_models import ResponseModel
-from bot.web.problems import Problem
+from bot.web.problems import invalid_fields
 from bot.web.routes import RequestModel, Routes, WebDependencies, route
 from bot.web.server_responses import Moment, RequestedOptions, ResponseOptions
 from bot.web.server_scope import CurrentScope, Services
@@ -115,13 +115,8 @@ class PolicyRoutes(Routes):
             tool = "" if tool_name in (None, ANY) else tool_name or ""
             _tool, rule = self._services.policies.about(rules, server, tool, scope.member)
         else:
-            raise Problem(
-                422,
-                "invalid",
-                _("Which rule?"),
-                _("send ?id=… or ?serverId=…&toolName=…"),
-                {"serverId": _("It is missing.")},
-            )
+            missing = {"serverId": _("It is missing.")}
+            raise invalid_fields(missing, _("Which rule?"), _("send ?id=… or ?serverId=…&toolName=…"))
         if rule is None or not await self._services.policies.clear(rule, scope.member):
             raise NotFoundRejection(_("There is no such rule. Nothing was changed."))
 
@@ -138,13 +133,8 @@ def _parse_rule(table: dict[str, Any]) -> Rule:
     except RuleError as error:
         key = error.key.partition(".")[0]
         field = _FIELDS.get(key, f"rule.{error.key}")
-        raise Problem(
-            422,
-            "invalid",
-            _("The rule cannot be used. Nothing was saved."),
-            _("correct it"),
-            {field: _("It {problem}.", problem=error.problem)},
-        ) from error
+        fields = {field: _("It {problem}.", problem=error.problem)}
+        raise invalid_fields(fields, _("The rule cannot be used. Nothing was saved."), _("correct it")) from error
 
 
 def _answer(rule: Rule, servers: list[VisibleServer], options: ResponseOptions) -> PolicyAnswer:

@@ -18,7 +18,7 @@ from bot.i18n import _
 from bot.rendering.response_models import ResponseModel
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_conversation
-from bot.web.problems import Problem
+from bot.web.problems import Problem, invalid_fields
 from bot.web.routes import RequestModel, Routes, WebDependencies, route
 from bot.web.server_responses import Moment, RequestedOptions, ResponseOptions
 from bot.web.server_scope import (
@@ -120,14 +120,15 @@ class ProfileRoutes(Routes):
         fields = {"name": agent} if existing is None else {}
         draft, errors = parse_profile(profile, {**fields, **_fields(body)}, servers)
         if errors:
-            names = {field.key: to_camel(field.name) for field in PROFILE.fields}
-            field_errors = {names[name]: error for name, error in errors.items()}
-            raise Problem(
-                422, "invalid", _("Some fields cannot be used. Nothing was saved."), _("correct them"), field_errors
+            names = {row.key: to_camel(row.name) for row in PROFILE.fields}
+            raise invalid_fields(
+                {names[name]: error for name, error in errors.items()},
+                _("Some fields cannot be used. Nothing was saved."),
+                _("correct them"),
             )
         saved = await profiles.save(draft, scope.author)
         if isinstance(saved, Outdated):
-            raise version_conflict(await self._find(profile.id, scope), 409 if if_match is None else 412)
+            raise version_conflict(await self._find(profile.id, scope), if_match)
         if existing is None:
             response.status_code = 201
             response.headers["Location"] = f"/api/workspaces/{scope.workspace}/agents/{saved.id}"

@@ -311,8 +311,8 @@ class _Responses:
     def __init__(self, dependencies: WebDependencies) -> None:
         self._dependencies = dependencies
         self._engine = dependencies.engine
-        self._subscriptions = dependencies.subscriptions
-        self._uploads = dependencies.uploads
+        self._subscriptions = dependencies.surface.subscriptions
+        self._uploads = dependencies.surface.uploads
 
     def take_place(self, place: StreamPlace, payload: Payload) -> bool:
         """Take a place for a stream or a wait. Return False without a place for a wait: the request is answered at

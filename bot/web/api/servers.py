@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -30,7 +31,7 @@ from bot.domain.secrets import SecretReference, is_plain_header, is_plain_variab
 from bot.domain.server_settings import SETTINGS, field_text
 from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord
 from bot.i18n import _, gettext_lazy
-from bot.web.problems import Problem
+from bot.web.problems import Problem, invalid_fields
 from bot.web.routes import RequestModel, Routes, WebDependencies, api_router, route
 from bot.web.server_responses import (
     RequestedOptions,
@@ -51,13 +52,6 @@ from bot.web.server_scope import (
 
 _REFERENCES = ("env:", "file:")
 MISSING_SECRET = gettext_lazy("It is missing: the secret itself, or env:NAME or file:/path, where it is.")
-AUTH_OF = {
-    "apiKey": AuthenticationKind.API_KEY,
-    "config.headerValue": AuthenticationKind.HEADER,
-    "config.password": AuthenticationKind.BASIC,
-    "config.clientSecret": AuthenticationKind.OAUTH,
-}
-"""Authentication type by its secret field."""
 
 
 class ConfigBody(RequestModel):
@@ -152,51 +146,51 @@ class ParsedServer:
         return errors_by_field
 
 
-_FIELD_NAMES = {
+_FIELDS = {
     "title": "name",
-    "transport": "transportType",
-    "auth": "authType",
-    "auth_header": "config.headerName",
-    "username": "config.username",
-    "client_id": "config.clientId",
+    "description": "description",
+    "url": "url",
+    "transport": "transport_type",
+    "auth": "auth_type",
+    "auth_header": "config.header_name",
+    "client_id": "config.client_id",
     "scope": "config.scope",
     "issuer": "config.issuer",
-    "headers": "config.headers",
-    "env": "config.env",
-    "template": "config.template",
-    "command": "config.command",
     "cwd": "config.cwd",
+    "template": "config.template",
+    **{setting.key: setting.key for setting in SETTINGS},
+}
+"""Texts of a definition, by their place in the request."""
+_SECRETS = {
+    "api_key": (AuthenticationKind.API_KEY,),
+    "config.header_value": (AuthenticationKind.HEADER,),
+    "config.password": (AuthenticationKind.BASIC,),
+    "config.client_secret": (AuthenticationKind.OAUTH, AuthenticationKind.CLIENT_CREDENTIALS),
+}
+"""Kinds of authentication by the place of their secret. The first one is that of a request without `authType`."""
+
+
+def _json_name(place: str) -> str:
+    return ".".join(map(to_camel, place.split(".")))
+
+
+_FIELD_NAMES = {
+    **{name: _json_name(place) for name, place in _FIELDS.items()},
+    **{name: f"config.{name}" for name in ("username", "headers", "env", "command")},
     "secret": "apiKey",
     "hidden": "apiKey",
-    **{setting.key: to_camel(setting.key) for setting in SETTINGS},
 }
-_SECRET_FIELD = {
-    "header": "config.headerValue",
-    "basic": "config.password",
-    "oauth": "config.clientSecret",
-    "client_credentials": "config.clientSecret",
-}
+_AUTH_OF = {_json_name(place): kinds[0] for place, kinds in _SECRETS.items()}
+"""Authentication type by its secret field."""
+_SECRET_FIELD = {kind.value: _json_name(place) for place, kinds in _SECRETS.items() for kind in kinds}
 
 
 def parse_server(body: ServerBody) -> ParsedServer:
     """Parse a server."""
     parsed = ParsedServer()
     config = body.config or ConfigBody()
-    url = body.url if body.url is not None else config.url
-    plain: Mapping[str, object] = {
-        "title": body.name,
-        "description": body.description,
-        "url": url,
-        "transport": body.transport_type,
-        "auth": body.auth_type,
-        "auth_header": config.header_name,
-        "client_id": config.client_id,
-        "scope": config.scope,
-        "issuer": config.issuer,
-        "cwd": config.cwd,
-        "template": config.template,
-        **{setting.key: getattr(body, setting.key) for setting in SETTINGS},
-    }
+    whole = body.model_copy(update={"config": config, "url": config.url if body.url is None else body.url})
+    plain = {name: attrgetter(place)(whole) for name, place in _FIELDS.items()}
     parsed.fields.update({name: field_text(value) for name, value in plain.items() if value is not None})
     parsed.fields.update({f"{SLOT}{name}": value for name, value in (config.slots or {}).items()})
     if body.url is None and config.url is not None:
@@ -208,7 +202,7 @@ def parse_server(body: ServerBody) -> ParsedServer:
         parsed.fields.setdefault("transport", "stdio")
     elif config.args:
         parsed.errors["config.args"] = _("These are arguments of a program: config.command is missing.")
-    _parse_secret(parsed, body, config)
+    _parse_secret(parsed, whole)
     _parse_user(parsed, config)
     for name, prefix, values in (("headers", "header:", config.headers), ("env", "env:", config.env)):
         if values is not None:
@@ -216,18 +210,13 @@ def parse_server(body: ServerBody) -> ParsedServer:
     return parsed
 
 
-def _parse_secret(parsed: ParsedServer, body: ServerBody, config: ConfigBody) -> None:
-    sent = {
-        "apiKey": body.api_key,
-        "config.headerValue": config.header_value,
-        "config.password": config.password,
-        "config.clientSecret": config.client_secret,
-    }
+def _parse_secret(parsed: ParsedServer, body: ServerBody) -> None:
+    sent = {_json_name(place): attrgetter(place)(body) for place in _SECRETS}
     values = {name: value.get_secret_value() for name, value in sent.items() if value is not None}
     kind = parsed.fields.get("auth", "").lower().replace("-", "_")
     name = _SECRET_FIELD.get(kind, "apiKey") if kind else next(iter(values), "apiKey")
     for other in values.keys() - {name}:
-        parsed.errors[other] = _("It goes with authType {auth_type}.", auth_type=AUTH_OF[other].value)
+        parsed.errors[other] = _("It goes with authType {auth_type}.", auth_type=_AUTH_OF[other].value)
     parsed.field_names |= {"secret": name, "hidden": name}
     if name not in values:
         return
@@ -235,7 +224,7 @@ def _parse_secret(parsed: ParsedServer, body: ServerBody, config: ConfigBody) ->
         # Removed: authentication ends unless the request sets another type.
         parsed.fields.setdefault("auth", AuthenticationKind.NONE.value)
         return
-    parsed.fields.setdefault("auth", AUTH_OF[name].value)
+    parsed.fields.setdefault("auth", _AUTH_OF[name].value)
     if values[name].startswith(_REFERENCES):
         parsed.fields["secret"] = values[name]
     elif values[name] != KEEP:
@@ -283,7 +272,6 @@ def _is_reference(text: str) -> bool:
 CONNECTING_SECONDS = 45.0
 """Seconds that a response waits for a connection attempt, which continues after that."""
 _CHANGED: Any = {200: {"model": ServerAnswer, "description": "It was there, and has been changed (`upsert`)."}}
-_INVALID = gettext_lazy("Some fields cannot be used. Nothing was saved.")
 
 
 class ServerRoutes(Routes):
@@ -418,7 +406,7 @@ class ServerRoutes(Routes):
             case InvalidServer():
                 raise _name_taken(parsed, outcome)
             case VersionConflict(present):
-                raise version_conflict(present, 409 if if_match is None else 412)
+                raise version_conflict(present, if_match)
         enablement = _requested_enablement(enabled=body.enabled, record=outcome.record)
         if enablement is not None:
             await self._services.servers.set_enablement(outcome.record, enablement, scope.author)
@@ -428,7 +416,7 @@ class ServerRoutes(Routes):
         check_version(record, None, if_match)
         conflict = await self._services.servers.remove(record, scope.author)
         if conflict is not None:
-            raise version_conflict(conflict.record, 409 if if_match is None else 412)
+            raise version_conflict(conflict.record, if_match)
 
     def _check_name(self, draft: ParsedDefinition) -> None:
         if not self._services.validator.is_name_allowed(draft.record.config.name):
@@ -488,7 +476,7 @@ def _policy(body: ServerBody, parsed: ParsedServer) -> ApprovalPolicy | None:
 def _check_draft(parsed: ParsedServer, draft: ParsedDefinition) -> None:
     errors = parsed.all_errors(draft.errors)
     if errors:
-        raise Problem(422, "invalid", _INVALID, _("correct the fields that are named"), errors)
+        raise invalid_fields(errors, _("Some fields cannot be used. Nothing was saved."))
 
 
 def _name_taken(parsed: ParsedServer, invalid: InvalidServer) -> Problem:

@@ -34,14 +34,11 @@ from bot.ports import CallQuery, CallSummary, DirectCall
 from bot.rendering.response_models import CallStatus, ResponseModel, call_status, format_time, step_statuses
 from bot.web.conversation_ids import format_id
 from bot.web.limits import RequestStreamPlace
-from bot.web.problems import Problem
-from bot.web.routes import RequestModel, Routes, WebDependencies, parse_moment, route
+from bot.web.routes import MOST_ROWS, RequestModel, Routes, WebDependencies, page_offset, parse_moment, route
 from bot.web.server_responses import ResponseOptions, ServerSerializer, ToolAnswer
 from bot.web.server_scope import CurrentScope, RequestScope, Services, WorkspaceName
 
 WAIT_SECONDS, LONGEST_WAIT = 30.0, 300.0
-MOST_ROWS = 10_000
-"""Highest offset in a list."""
 
 
 class Execution(RequestModel):
@@ -182,9 +179,8 @@ class ToolRoutes(Routes):
         self._servers = services.dependencies.servers
         self._directory = services.directory
         self._engine = dependencies.engine
-        self._subscriptions = dependencies.subscriptions
+        self._subscriptions = dependencies.surface.subscriptions
         self._audit = dependencies.call_audit
-        self._clock = dependencies.clock
 
     @route("get", "/tools", "All tools of the servers here")
     async def list_tools(self, scope: CurrentScope) -> list[OfferedTool]:
@@ -272,11 +268,8 @@ class ToolRoutes(Routes):
     @route("get", "/tool-calls")
     async def list_tool_calls(self, scope: CurrentScope, wanted: Annotated[CallFilter, Query()]) -> CallList:
         """List calls of the workspace, or of all workspaces for a token without one. Newest first."""
-        offset = (wanted.page - 1) * wanted.size
-        if offset + wanted.size > MOST_ROWS:
-            text = _("A list ends after {rows} rows.", rows=MOST_ROWS)
-            raise Problem(422, "invalid", text, _("filter by time"), {"page": _("Too far.")})
-        query = _call_query(scope, wanted, self._clock())
+        offset = page_offset(wanted.page, wanted.size, _("filter by time"))
+        query = _call_query(scope, wanted, self._services.dependencies.clock())
         calls, total = await self._services.dependencies.stores.archive.calls(query, wanted.size, offset)
         shown = [_logged_call(scope, call) for call in calls]
         return CallList(calls=shown, total=total, page=wanted.page, size=wanted.size)

@@ -89,7 +89,7 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         workspace: Annotated[str, Query(max_length=200, description="PLATFORM:ID; the token's own if empty.")] = "",
     ) -> UsageShape:
         """Return tokens and cost of turns, by default since the start of the month."""
-        now = dependencies.clock()
+        now = dependencies.command_dependencies.clock()
         begin = parse_moment("since", since, now) if since else LimitPeriod.MONTH.start_of_period(now)
         match of:
             case Of.ME:
