@@ -182,9 +182,9 @@ class Platforms:
 
     @property
     def channel_messages(self) -> Mapping[str, ChannelMessages]:
-        """Messages that the bot posts by itself, by platform."""
+        """Surfaces by platform, for messages that the bot posts by itself."""
         apps = {"slack": self.slack, "discord": self.discord}
-        return {name: app.surface.channel_messages for name, app in apps.items() if app is not None}
+        return {name: app.surface for name, app in apps.items() if app is not None}
 
     def attach(self, runtime: Runtime, settings: Settings) -> None:
         """Attach the platforms to the runtime. Call this before turns are run."""

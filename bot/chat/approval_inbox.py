@@ -174,7 +174,7 @@ async def post_call_notice(messages: ChannelMessages, notice: Notice, channel: C
     blocks = pending_call_blocks(PendingCall(*notice.call, notice.card_url), time())
     shown = (_in_inbox(block, 1) if isinstance(block, Buttons) else block for block in blocks)
     owner = NoticeOwner(f"notice:{uuid4().hex}", channel, time())
-    await messages.show(owner, Message("notice", (Paragraph((Text(notice.text),)), *shown)), "")
+    await messages.show_in_channel(owner, Message("notice", (Paragraph((Text(notice.text),)), *shown)), "")
     return True
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
+from typing import Generic, TypeVar
 
 from bot.chat.actions import ApprovalRef, Approve, ApproveWithGrant, Edit, OpenDenyForm, RunCommandInNewReply, ViewCall
 from bot.chat.message_model import (
@@ -104,6 +105,7 @@ UNREACHED = "!"
 NO_MEMBER = gettext_lazy("That person does not belong here any more.")
 _BETWEEN = "@"
 
+N = TypeVar("N")
 CardAddress = Callable[[str], str]
 """Return the URL of a posted message by its slot; empty if it is not posted or has no URL."""
 
@@ -114,12 +116,12 @@ def without_address(slot: str) -> str:  # noqa: ARG001 - a CardAddress
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteCard:
-    """A card in one of its places; `card` is its slot in the conversation."""
+class RemoteMessage(Generic[N]):
+    """A card in one of its places, in the form of a platform; `card` is its slot in the conversation."""
 
     card: str
     place: Destination
-    message: Message
+    message: N
 
 
 def approval_messages(
@@ -143,9 +145,11 @@ def approval_messages(
         yield Message(cards[0].name, tuple(lines))
 
 
-def remote_cards(view: TurnView, now: float, origin: Span, *, calls_a_card: int) -> Iterator[RemoteCard]:
-    """Yield the remote cards of a turn by channel; `origin` links to its conversation. Of several channels the first
-    one notifies. A direct message needs no mention.
+def remote_cards(
+    view: TurnView, now: float, origin: Span, render: Callable[[Message], N], *, calls_a_card: int
+) -> Iterator[RemoteMessage[N]]:
+    """Yield the remote cards of a turn by channel; `origin` links to its conversation, `render` returns a card in the
+    form of the platform. Of several channels the first one notifies. A direct message needs no mention.
     """
     asked_in = Footer(fill_spans(_("Asked in {conversation}"), conversation=origin))
     for asking in remote_approvals(view):
@@ -155,9 +159,8 @@ def remote_cards(view: TurnView, now: float, origin: Span, *, calls_a_card: int)
             whole = replace(card, blocks=(*card.blocks, asked_in))
             for place in targets:
                 notifies = card.notifies if place is loudest else frozenset[str]()
-                yield RemoteCard(
-                    card.name, place, replace(whole, name=remote_slot(card.name, place), notifies=notifies)
-                )
+                posted = replace(whole, name=remote_slot(card.name, place), notifies=notifies)
+                yield RemoteMessage(card.name, place, render(posted))
 
 
 def card_slots(view: TurnView, approval_id: str, calls_a_card: int) -> tuple[str, ...]:

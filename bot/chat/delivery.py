@@ -13,18 +13,18 @@ arguments are visible to them alone. A call whose card reaches no channel must n
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import groupby
 from time import time
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
-from bot.chat.card_messages import UNREACHED, is_remote_slot
+from bot.chat.card_messages import UNREACHED, RemoteMessage, is_remote_slot
 from bot.chat.message_model import Message
 from bot.chat.turn_messages import REMOVED, is_activity_shown, split_mark, unfinished_mark
-from bot.domain.approvals import Destination, DirectTarget
+from bot.chat.users import RecentEntries
+from bot.domain.approvals import DirectTarget
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.locales import use_locale
 from bot.domain.turns import MessageRefs, PostedMessage, Turn, TurnStatus, TurnView
@@ -120,7 +120,7 @@ class MessageSender(Generic[M]):
 
     def __init__(self, api: MessageApi[M]) -> None:
         self._api = api
-        self._sent: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._sent = RecentEntries[tuple[str, str], str](MOST_REMEMBERED)
         self._unclear: set[tuple[str, str]] = set()
 
     def is_unchanged(self, owner: MessageOwner, message: M) -> bool:
@@ -176,7 +176,7 @@ class MessageSender(Generic[M]):
                 raise
             log.info("%s: a message cannot be edited, posting it again (%s)", owner.id, error)
             return await self._create(owner, message, ref)
-        self._remember(owner, message)
+        self._sent[owner.id, message.name] = self._api.digest(message)
         return ref
 
     async def delete(self, owner: MessageOwner, name: str, ref: str) -> None:
@@ -194,7 +194,7 @@ class MessageSender(Generic[M]):
             if self._api.is_unclear(error):
                 self._unclear.add((owner.id, message.name))
             raise
-        self._remember(owner, message)
+        self._sent[owner.id, message.name] = self._api.digest(message)
         return ref
 
     def _simpler(self, message: M, error: DeliveryFailed) -> M:
@@ -205,61 +205,28 @@ class MessageSender(Generic[M]):
         log.error("a platform rejected the layout of a message, sending it without (%s)", error)
         return simpler
 
-    def _remember(self, owner: MessageOwner, message: M) -> None:
-        key = (owner.id, message.name)
-        self._sent[key] = self._api.digest(message)
-        self._sent.move_to_end(key)
-        while len(self._sent) > MOST_REMEMBERED:
-            self._sent.popitem(last=False)
-
 
 class ChannelMessages(Protocol):
-    """Messages that the bot posts by itself in channels of one platform."""
+    """Posts messages that the bot sends by itself in channels of one platform."""
 
-    async def show(self, owner: MessageOwner, message: Message, ref: str, *, search: bool = False) -> str:
+    async def show_in_channel(self, owner: MessageOwner, message: Message, ref: str, *, search: bool = False) -> str:
         """Post a message in the channel of its owner, or edit the one with this ref. Return its ref. If `search` is
         True, an earlier process may have posted it. Raises DeliveryFailed.
         """
 
-    async def delete(self, owner: MessageOwner, name: str, ref: str) -> None:
-        """Delete a message. Raises DeliveryFailed."""
-
-
-class ChannelSender(Generic[M]):
-    """Sends messages of the chat layer. `render` returns one in the form of the platform, with its channel."""
-
-    def __init__(self, api: MessageApi[M], render: Callable[[Message, str], M]) -> None:
-        self._sender = MessageSender(api)
-        self._render = render
-
-    async def show(self, owner: MessageOwner, message: Message, ref: str, *, search: bool = False) -> str:
-        """Post or edit a message, and return its ref. Raises DeliveryFailed."""
-        native = self._render(message, owner.conversation.channel)
-        return await self._sender.show(owner, native, ref, search=search)
-
-    async def delete(self, owner: MessageOwner, name: str, ref: str) -> None:
-        """Delete a message. Raises DeliveryFailed."""
-        await self._sender.delete(owner, name, ref)
-
 
 N = TypeVar("N", bound=NativeMessage)
-N_contra = TypeVar("N_contra", bound=NativeMessage, contravariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteMessage(Generic[N]):
-    """A card in one of its places; `card` is its slot in the conversation."""
-
-    card: str
-    place: Destination
-    message: N
 
 
 class TurnMessages(Protocol[N]):
-    """Messages of turns on one platform. Refs are text. Every method that sends raises DeliveryFailed."""
+    """Messages of turns on one platform. Refs are text. Every method that sends raises DeliveryFailed. Those with a
+    body are optional.
+    """
 
-    largest_file: int
+    largest_file: ClassVar[int]
     """Maximum size of a tool's file, in bytes."""
+    acknowledges: ClassVar[bool] = False
+    """True if the platform marks the question of a turn until the answer is there, where nothing shows the activity."""
 
     async def render(self, view: TurnView, now: float, refs: MessageRefs) -> Sequence[N]:
         """Return the messages of a turn in its conversation, in order. Unposted cards expire counted from `now`. `refs`
@@ -279,44 +246,36 @@ class TurnMessages(Protocol[N]):
         earlier process may have posted it. Refs in `taken` are of other messages.
         """
 
-    async def finish(self, view: TurnView) -> None:
-        """Act after a complete delivery, such as to end a stream."""
-
     def is_token_rejected(self, error: DeliveryFailed) -> bool:
         """Return True if the platform rejected the bot's token."""
 
+    async def finish(self, view: TurnView) -> None:  # noqa: ARG002 - optional, as all that follow
+        """Act after a complete delivery, such as to end a stream."""
+        return
 
-class GrowingMessages(Protocol[N_contra]):
-    """Optional: streams unfinished messages, or edits them less often."""
-
-    async def show_growing(
-        self, view: TurnView, message: N_contra, ref: str, *, refs: MessageRefs, is_last: bool
-    ) -> str:
+    async def show_growing(self, view: TurnView, message: N, ref: str, *, refs: MessageRefs, is_last: bool) -> str:  # noqa: ARG002
         """Stream a message, or let it wait. Return its ref, empty if it is to be posted or edited now. `refs` are those
         of the turn, as they are stored.
         """
+        return ""
 
-    async def stop_growing(self, turn: Turn, name: str) -> None:
+    async def stop_growing(self, turn: Turn, name: str) -> None:  # noqa: ARG002
         """Stop the stream of a message that is about to be deleted, if any."""
+        return
 
-
-class ActivityIndicator(Protocol):
-    """Optional: shows the activity of a turn beside its messages."""
-
-    async def show_activity(self, view: TurnView, text: str, *, is_shown: bool) -> bool:
-        """Show the activity of a running turn, for example as a status. `is_shown` is True if a message shows it.
-        Return False if users see nothing of it. Never raises.
+    async def show_activity(self, view: TurnView, text: str, *, is_shown: bool) -> bool:  # noqa: ARG002
+        """Show the activity of a running turn beside its messages, for example as a status. `is_shown` is True if a
+        message shows it. Return False if users see nothing of it. Never raises.
         """
+        return False
 
+    async def acknowledge(self, turn: Turn) -> None:  # noqa: ARG002
+        """Mark the question of a turn, unless it is marked. Never raises."""
+        return
 
-class Acknowledgement(Protocol):
-    """Optional: a mark at the question of a turn until the answer is there, where nothing shows the activity."""
-
-    async def acknowledge(self, turn: Turn) -> None:
-        """Add the mark, unless it is there. Never raises."""
-
-    async def withdraw(self, turn: Turn) -> None:
+    async def withdraw(self, turn: Turn) -> None:  # noqa: ARG002
         """Remove the mark, if it is there. Never raises."""
+        return
 
 
 class TurnDelivery(Generic[N]):
@@ -329,9 +288,6 @@ class TurnDelivery(Generic[N]):
         messages: TurnMessages[N],
         api: MessageApi[N],
         *,
-        growing: GrowingMessages[N] | None = None,
-        activity: ActivityIndicator | None = None,
-        acknowledgement: Acknowledgement | None = None,
         users: UserLocales | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
@@ -339,12 +295,9 @@ class TurnDelivery(Generic[N]):
         self._users = users
         self._messages = messages
         self._sender = MessageSender(api)
-        self._growing = growing
-        self._activity = activity
-        self._acknowledgement = acknowledgement
         self._clock = clock
         self._started_at = clock()
-        self._known: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._known = RecentEntries[str, tuple[int, float]](MOST_REMEMBERED_TURNS)
 
     async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         """Deliver a turn: post missing messages, edit changed ones, delete those that no longer belong to it. Raises
@@ -390,7 +343,7 @@ class TurnDelivery(Generic[N]):
             yield message
         if failure is not None:
             raise failure
-        self._remember(view, since)
+        self._known[turn.id] = (view.revision, since)
         async for message in self._show_activity(view, posted):
             yield message
         await self._messages.finish(view)
@@ -400,22 +353,18 @@ class TurnDelivery(Generic[N]):
         turn = view.turn
         is_marked = ACKNOWLEDGED in posted and posted[ACKNOWLEDGED] != REMOVED
         if turn.status is TurnStatus.QUEUED and not turn.begun:
-            if self._acknowledgement is not None and ACKNOWLEDGED not in posted:
+            if self._messages.acknowledges and ACKNOWLEDGED not in posted:
                 yield PostedMessage(ACKNOWLEDGED, ACKNOWLEDGED)
-                await self._acknowledgement.acknowledge(turn)
+                await self._messages.acknowledge(turn)
         elif turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks):
             is_shown = is_activity_shown(view, posted)
-            if self._activity is not None:
-                with use_locale(turn.question.locale):
-                    text = activity_text(view)
-                    is_shown_beside = await self._activity.show_activity(view, text, is_shown=is_shown)
-                if is_shown_beside:
-                    return
-            if self._acknowledgement is not None and not is_shown and ACKNOWLEDGED not in posted:
+            with use_locale(turn.question.locale):
+                is_shown_beside = await self._messages.show_activity(view, activity_text(view), is_shown=is_shown)
+            if self._messages.acknowledges and not (is_shown or is_shown_beside or ACKNOWLEDGED in posted):
                 yield PostedMessage(ACKNOWLEDGED, ACKNOWLEDGED)  # stored first, so that any process can remove it
-                await self._acknowledgement.acknowledge(turn)
-        elif is_marked and self._acknowledgement is not None:
-            await self._acknowledgement.withdraw(turn)
+                await self._messages.acknowledge(turn)
+        elif is_marked:
+            await self._messages.withdraw(turn)
             yield PostedMessage(ACKNOWLEDGED, REMOVED)
 
     async def _deliver_conversation(
@@ -430,7 +379,10 @@ class TurnDelivery(Generic[N]):
             replaced = ""
             if mark == REMOVED or not ref:
                 mark, ref, replaced = unfinished_mark(view, message.name, posted), "", ref
-            growing = await self._grow(view, message, ref, posted, is_last=number == len(messages))
+            is_last, growing = number == len(messages), ""
+            if not (ref and self._sender.is_unchanged(turn, message)):
+                with use_locale(turn.question.locale):
+                    growing = await self._messages.show_growing(view, message, ref, refs=posted, is_last=is_last)
             ref = growing or await self._sender.show(turn, message, ref, search=search, taken=taken, replaced=replaced)
             taken.add(ref)
             yield PostedMessage(message.name, f"{mark}{ref}")
@@ -449,19 +401,9 @@ class TurnDelivery(Generic[N]):
         for name in posted.keys() - {message.name for message in messages}:
             mark, ref = split_mark(posted[name])
             if mark != REMOVED and not (name == ACKNOWLEDGED or name.startswith(FILE_PREFIX) or is_remote_slot(name)):
-                if self._growing is not None:
-                    await self._growing.stop_growing(turn, name)
+                await self._messages.stop_growing(turn, name)
                 await self._sender.delete(turn, name, ref)
                 yield PostedMessage(name, f"{REMOVED}{ref}")
-
-    async def _grow(self, view: TurnView, message: N, ref: str, refs: MessageRefs, *, is_last: bool) -> str:
-        """Stream a message. Return its ref, empty if it is to be posted or edited."""
-        if ref and self._sender.is_unchanged(view.turn, message):
-            return ref
-        if self._growing is None:
-            return ""
-        with use_locale(view.turn.question.locale):
-            return await self._growing.show_growing(view, message, ref, refs=refs, is_last=is_last)
 
     async def _show_remote(
         self, turn: Turn, remote: RemoteMessage[N], ref: str, *, search: bool = False, taken: Collection[str] = ()
@@ -527,9 +469,3 @@ class TurnDelivery(Generic[N]):
     def _concerns_one_place(self, error: DeliveryFailed) -> bool:
         """Return True if the error concerns one place only and a retry cannot help."""
         return error.permanent and not self._messages.is_token_rejected(error)
-
-    def _remember(self, view: TurnView, since: float) -> None:
-        self._known[view.turn.id] = (view.revision, since)
-        self._known.move_to_end(view.turn.id)
-        while len(self._known) > MOST_REMEMBERED_TURNS:
-            self._known.popitem(last=False)

@@ -10,7 +10,7 @@ The context of a message is earlier messages of other users, as lines for the mo
 author's name. Continuation lines are indented, so that no user can write a line in another's name. The bot's own
 messages, and those up to its last turn, are in its history and left out.
 
-A platform gives parsed messages, `PlatformFacts`, and its own part (`MessagePlatform`).
+A platform gives parsed messages and its own part (`MessagePlatform`).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import asyncio
 import logging
 import re
 import shlex
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from time import time
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from bot.chat.actions import NOT_STORED, TOO_MANY_REQUESTS, AskAgain, RunCommand
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.context import ChatContext
 from bot.chat.message_model import Block, Button, Buttons, ButtonStyle, Message, Paragraph, Text
+from bot.chat.users import RecentEntries
 from bot.domain.agents import Addressed, AgentRef, Agents, UnknownName
 from bot.domain.commands import WHOLE_TEXT
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage, Member
@@ -122,17 +122,10 @@ class MessageContent:
         return "\n".join(filter(None, (self.text, *(f"({part.name}) {part.text}" for part in self.forwarded))))
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierMessages:
-    """Messages before another one, oldest first: those of its `thread`, and the chain of those that it replies to."""
-
-    thread: Sequence[ThreadMessage] = ()
-    replied_to: Sequence[ThreadMessage] = ()
-
-
-def context_messages(earlier: EarlierMessages, last_turn: Turn | None) -> Sequence[ThreadMessage]:
+def context_messages(
+    thread: Sequence[ThreadMessage], replied_to: Sequence[ThreadMessage], last_turn: Turn | None
+) -> Sequence[ThreadMessage]:
     """Return the messages of the context: those that are replied to, and those of the thread since its last turn."""
-    thread = earlier.thread
     if last_turn is not None:
         # A platform may put the channel before the id.
         message_id = last_turn.question.message_id.rpartition(":")[2]
@@ -141,8 +134,8 @@ def context_messages(earlier: EarlierMessages, last_turn: Turn | None) -> Sequen
         asked += [n for n, message in enumerate(thread, start=1) if message_id and message.id == message_id]
         thread = thread[max(asked, default=0) :]
     known = {message.id for message in thread}
-    replied_to = (message for message in earlier.replied_to if message.id not in known)
-    return [message for message in (*replied_to, *thread) if not message.own]
+    originals = (message for message in replied_to if message.id not in known)
+    return [message for message in (*originals, *thread) if not message.own]
 
 
 def format_lines(messages: Sequence[tuple[str, str]], longest: int = LONGEST_LINE) -> tuple[str, ...]:
@@ -184,17 +177,6 @@ def describe_files(files: Sequence[Attachment]) -> str:
 
 
 # -------------------- values
-
-
-@dataclass(frozen=True, slots=True)
-class PlatformFacts:
-    """Facts about the messages of a platform. `redelivers` is True if it sends a message again whose handling raised an
-    error. `reading_seconds` limit the reading of the context.
-    """
-
-    name: str
-    redelivers: bool
-    reading_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,9 +244,11 @@ M_contra = TypeVar("M_contra", bound=PlatformMessage, contravariant=True)
 class MessagePlatform(Protocol[M_contra]):
     """The platform's part of handling a message. All methods raise DeliveryFailed."""
 
-    @property
-    def facts(self) -> PlatformFacts:
-        """Facts about the messages of the platform."""
+    name: ClassVar[str]
+    redelivers: ClassVar[bool]
+    """True if the platform sends a message again whose handling raised an error."""
+    reading_seconds: ClassVar[float]
+    """Limit of the reading of the context."""
 
     async def locate(self, message: M_contra) -> Location | None:
         """Return the location of a message, or None if the bot does not work there."""
@@ -275,8 +259,12 @@ class MessagePlatform(Protocol[M_contra]):
     async def resolve_names(self, messages: Sequence[ThreadMessage]) -> Sequence[ThreadMessage]:
         """Return the messages as their readers see them, with the names of users."""
 
-    async def read_earlier(self, message: M_contra, *, in_thread: bool) -> EarlierMessages:
-        """Return the messages before a message: those of its thread, if it is in one, and those that it replies to."""
+    async def read_earlier(
+        self, message: M_contra, *, in_thread: bool
+    ) -> tuple[Sequence[ThreadMessage], Sequence[ThreadMessage]]:
+        """Return the messages before a message, oldest first: those of its thread, if it is in one, and the chain of
+        those that it replies to.
+        """
 
     async def run_command(self, message: M_contra, conversation: ConversationKey, words: tuple[str, ...]) -> None:
         """Start a command in a message: its words, with the command's name first."""
@@ -320,7 +308,7 @@ class RecentIds:
     """Ids of the latest handled messages, because a message may arrive twice and not every one has a database row."""
 
     def __init__(self) -> None:
-        self._ids: OrderedDict[str, None] = OrderedDict()
+        self._ids = RecentEntries[str, None](REMEMBERED)
 
     def __contains__(self, message_id: str) -> bool:
         return message_id in self._ids
@@ -330,8 +318,6 @@ class RecentIds:
         if message_id in self._ids:
             return False
         self._ids[message_id] = None
-        while len(self._ids) > REMEMBERED:
-            self._ids.popitem(last=False)
         return True
 
 
@@ -383,7 +369,6 @@ class MessageHandler(Generic[M]):
         on_unreadable: Callable[[M], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self._platform = platform
-        self._facts = platform.facts
         self._engine = context.engine
         self._commands = context.commands
         self._audience = context.audience
@@ -401,11 +386,11 @@ class MessageHandler(Generic[M]):
         """
         if not self._may_be_for_bot(message):
             return
-        if self._facts.redelivers:
+        if self._platform.redelivers:
             async with self._locks.acquire(message.thread_key):
                 await self._process(message)
             return
-        started = self._storing.start_for(message.user, self._store(message), f"{self._facts.name}: {message.id}")
+        started = self._storing.start_for(message.user, self._store(message), f"{self._platform.name}: {message.id}")
         if not started and message.addresses_bot:
             self._notify_author(message, TOO_MANY_REQUESTS)
 
@@ -428,10 +413,10 @@ class MessageHandler(Generic[M]):
         """
         if not message.addresses_bot and not message.may_be_in_thread:
             return
-        if self._facts.redelivers:
+        if self._platform.redelivers:
             await self._edit(message)
         else:
-            self._storing.start_for(message.user, self._edit(message), f"{self._facts.name}: edit of {message.id}")
+            self._storing.start_for(message.user, self._edit(message), f"{self._platform.name}: edit of {message.id}")
 
     async def _edit(self, message: M) -> None:
         async with self._locks.acquire(message.thread_key):
@@ -455,15 +440,15 @@ class MessageHandler(Generic[M]):
                 elif edited.effect is EditEffect.STORED:
                     shown = ask_again_message(edited.turn_id)
                     showing = self._platform.show_to_author(message, edited.conversation, shown)
-                    self._background_tasks.start_for(message.user, showing, f"{self._facts.name}: edited question")
+                    self._background_tasks.start_for(message.user, showing, f"{self._platform.name}: edited question")
 
     async def handle_deletion(self, message_id: str, keys: Sequence[str]) -> None:
         """Handle a message that was deleted on its platform. If the platform redelivers, raise CountersignError if the
         deletion has to come again.
         """
         self._done.add(message_id)
-        if not (self._facts.redelivers and await self._engine.delete_question(keys)):
-            self._background_tasks.start(self._delete(keys), f"{self._facts.name}: deletion of {message_id}")
+        if not (self._platform.redelivers and await self._engine.delete_question(keys)):
+            self._background_tasks.start(self._delete(keys), f"{self._platform.name}: deletion of {message_id}")
 
     async def _delete(self, keys: Sequence[str]) -> None:
         """Delete a question, which this process or another one may be about to store."""
@@ -473,7 +458,7 @@ class MessageHandler(Generic[M]):
                 if await self._engine.delete_question(keys):
                     return
             except CountersignError as error:
-                log.warning("deleted message from %s not handled, retrying: %s", self._facts.name, error)
+                log.warning("deleted message from %s not handled, retrying: %s", self._platform.name, error)
 
     async def close(self) -> None:
         """Finish storing the received messages, within a time limit."""
@@ -493,11 +478,11 @@ class MessageHandler(Generic[M]):
                     except CountersignError as error:
                         if isinstance(error, DeliveryFailed) and error.permanent:
                             raise
-                        log.warning("message from %s not stored, retrying: %s", self._facts.name, error)
+                        log.warning("message from %s not stored, retrying: %s", self._platform.name, error)
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
         except TimeoutError:
-            log.error("message %s from %s not stored, dropped until the next backfill", message.id, self._facts.name)
+            log.error("message %s from %s not stored, dropped until the next backfill", message.id, self._platform.name)
 
     async def _process(self, message: M) -> None:
         if message.id in self._done:
@@ -567,14 +552,14 @@ class MessageHandler(Generic[M]):
             if self._done.add(message.id):
                 shown = unknown_agent_message(self._engine.agents(location.conversation), unknown)
                 showing = self._platform.show_to_author(message, location.conversation, shown)
-                self._background_tasks.start_for(message.user, showing, f"{self._facts.name}: unknown agent")
+                self._background_tasks.start_for(message.user, showing, f"{self._platform.name}: unknown agent")
         elif message.addresses_bot:
             if self._done.add(message.id):
                 self._background_tasks.send_notice(
                     message.user, NOTHING_SAID, lambda text: self._platform.post_hint(message, text)
                 )
         elif self._on_unreadable is not None:
-            name = f"{self._facts.name}: unreadable message"
+            name = f"{self._platform.name}: unreadable message"
             self._background_tasks.start_for(message.user, self._on_unreadable(message), name)
 
     def _read_address(
@@ -628,15 +613,13 @@ class MessageHandler(Generic[M]):
         if not (location.in_thread or message.content.replied_to):
             return forwarded
         try:
-            async with asyncio.timeout(self._facts.reading_seconds):
-                earlier = await self._platform.read_earlier(message, in_thread=location.in_thread)
+            async with asyncio.timeout(self._platform.reading_seconds):
+                thread, replied_to = await self._platform.read_earlier(message, in_thread=location.in_thread)
         except (DeliveryFailed, TimeoutError):
             return (UNREAD, *forwarded)
-        earlier = EarlierMessages(
-            await self._platform.resolve_names(earlier.thread), await self._platform.resolve_names(earlier.replied_to)
-        )
-        turns = await self._engine.recent_turns(location.conversation, 1) if earlier.thread else ()
-        lines = context_messages(earlier, turns[-1].turn if turns else None)
+        thread, replied_to = [await self._platform.resolve_names(messages) for messages in (thread, replied_to)]
+        turns = await self._engine.recent_turns(location.conversation, 1) if thread else ()
+        lines = context_messages(thread, replied_to, turns[-1].turn if turns else None)
         return (*format_lines([line.entry for line in lines]), *forwarded)
 
     def _reject(self, message: M, why: str) -> None:

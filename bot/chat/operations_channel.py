@@ -106,7 +106,7 @@ class OperationsChannel:
         await self._store.begin_message(record)
         with use_locale(self._locales.for_place(self._channel)):
             message = fault_message(record)
-        ref = await self._messages.show(owner, message, record.ref, search=search)
+        ref = await self._messages.show_in_channel(owner, message, record.ref, search=search)
         await self._store.record_message(record, ref)
 
 

@@ -55,12 +55,26 @@ class PlatformUser:
         return Author(self.platform, self.id, self.name)
 
 
+class RecentEntries(OrderedDict[K, V]):
+    """Mapping of the `most` entries that were set last."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        while len(self) > self._most:
+            self.popitem(last=False)
+
+
 class TtlCache(Generic[K, V]):
     """Caches the latest values by key for TTL_SECONDS."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()
+        self._entries = RecentEntries[K, tuple[float, V]](MOST_ENTRIES)
         self._locks: dict[K, asyncio.Lock] = {}
         self._cleared = 0
 
@@ -95,9 +109,6 @@ class TtlCache(Generic[K, V]):
     def put(self, key: K, value: V, at: float | None = None) -> None:
         """Cache a value, of a time by the clock; now without one."""
         self._entries[key] = (self._clock() if at is None else at, value)
-        self._entries.move_to_end(key)
-        while len(self._entries) > MOST_ENTRIES:
-            self._entries.popitem(last=False)
 
     def clear(self) -> None:
         """Forget all values, also those of the requests under way."""

@@ -13,11 +13,9 @@ from bot.chat.backfill import CLOCKS_DIFFER, HOURS, Backfill, MissedPeriod
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.context import ChatContext, Lookups
 from bot.chat.message_handler import (
-    EarlierMessages,
     Location,
     MessageContent,
     MessageHandler,
-    PlatformFacts,
     PlatformMessage,
     ThreadMessage,
 )
@@ -34,7 +32,7 @@ THREAD = ConversationKey("chat", "W", "C", "1")
 class Platform:
     """A platform that redelivers, with one thread. User ids of guests begin with `guest`."""
 
-    facts = PlatformFacts("chat", redelivers=True, reading_seconds=1.0)
+    name, redelivers, reading_seconds = "chat", True, 1.0
 
     def __init__(self) -> None:
         self.missed: list[PlatformMessage] = []
@@ -56,9 +54,9 @@ class Platform:
     async def resolve_names(self, messages: Sequence[ThreadMessage]) -> Sequence[ThreadMessage]:
         return messages
 
-    async def read_earlier(self, message: PlatformMessage, *, in_thread: bool) -> EarlierMessages:
+    async def read_earlier(self, message: PlatformMessage, *, in_thread: bool) -> tuple[tuple[()], tuple[()]]:
         self.contexts += 1
-        return EarlierMessages()
+        return (), ()
 
     async def run_command(
         self, message: PlatformMessage, conversation: ConversationKey, words: tuple[str, ...]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bot.chat.delivery import ChannelMessages
 from bot.chat.operations_channel import GRACE_SECONDS, LEASE_SECONDS, REFUSED_SECONDS, OperationsChannel
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import Fault, FaultKind
@@ -43,8 +42,7 @@ class Operations:
 
     def process(self, name: str) -> OperationsChannel:
         """Return the operations channel of a new process."""
-        surface: Any = self.workspace.another_process()
-        messages: ChannelMessages = surface.channel_messages
+        messages: Any = self.workspace.another_process()
         where = ConversationKey(self.workspace.platform, "", self.channel.id, "")
         return OperationsChannel(
             self.store, self.leases, messages, where, name, locales=LocaleResolver(), clock=lambda: self.seconds

@@ -164,7 +164,7 @@ def slack_texts(view: TurnView) -> Iterator[str]:
     for message in message_blocks.turn_messages(view, NOW):
         yield from shown_texts(message.blocks)
     for remote in message_blocks.remote_cards(view, NOW, "https://x.slack.com"):
-        yield from shown_texts(message_blocks.outgoing_message(remote.message).blocks)
+        yield from shown_texts(remote.message.blocks)
     for stream in streams(view):
         yield from (text for task in stream.tasks for text in (task.title, task.output))
 
@@ -175,7 +175,7 @@ def discord_texts(view: TurnView) -> Iterator[str]:
         yield message.unattached
         yield from shown_texts(message.components)
     for remote in message_layout.remote_cards(view, NOW, direct=True):
-        yield from shown_texts(message_layout.outgoing_message(remote.message).components)
+        yield from shown_texts(remote.message.components)
 
 
 @pytest.mark.parametrize("texts_of", [slack_texts, discord_texts])

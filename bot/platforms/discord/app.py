@@ -6,16 +6,16 @@ Enter it before use, and leave it after the last delivery.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from time import time
 
 from bot.chat.approval_inbox import post_call_notice
-from bot.chat.card_messages import NO_MEMBER, card_slots, remote_approvals
-from bot.chat.delivery import ChannelMessages, ChannelSender, MessageSender, RemoteMessage, TurnDelivery
-from bot.chat.users import TtlCache
+from bot.chat.card_messages import NO_MEMBER, RemoteMessage, card_slots, remote_approvals
+from bot.chat.delivery import MessageOwner, MessageSender, TurnDelivery, TurnMessages
+from bot.chat.message_model import Message
+from bot.chat.users import RecentEntries, TtlCache
 from bot.domain.approvals import ChannelTarget, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.locales import Locale
@@ -59,7 +59,7 @@ LONGEST_FILE_NAME = 200
 ANOTHER_SERVER = gettext_lazy("That channel is not on this server.")
 
 
-class DiscordTurnMessages:
+class DiscordTurnMessages(TurnMessages[OutgoingMessage]):
     """Messages of turns in their threads and channels. The library applies rate limits per route."""
 
     largest_file = FILE
@@ -70,7 +70,7 @@ class DiscordTurnMessages:
         self._clock = clock
         self._files = MessageSender(DiscordMessages(rest, clock))
         self._direct = TtlCache[str, bool]()
-        self._typing: OrderedDict[str, float] = OrderedDict()
+        self._typing = RecentEntries[str, float](MOST_TYPING_CHANNELS)
 
     async def render(self, view: TurnView, now: float, refs: MessageRefs) -> Sequence[OutgoingMessage]:
         """Return the messages of a turn in its channel, in order."""
@@ -82,8 +82,7 @@ class DiscordTurnMessages:
             return ()
         origin = channel_id_of(view.turn.conversation)
         direct = await self._direct.get(origin, lambda: self._is_direct(origin))
-        cards = remote_cards(view, now, direct=direct)
-        return [RemoteMessage(card.card, card.place, outgoing_message(card.message)) for card in cards]
+        return list(remote_cards(view, now, direct=direct))
 
     async def locate_remote(self, turn: Turn, remote: RemoteMessage[OutgoingMessage], ref: str) -> OutgoingMessage:
         """Return a card with its channel, in the call's guild. Raises DeliveryFailed, permanent for a channel of
@@ -110,9 +109,6 @@ class DiscordTurnMessages:
         message = OutgoingMessage(file.slot, line, file=FileUpload(name, await file.read()))
         return await self._files.post(turn, message, search=search, taken=taken)
 
-    async def finish(self, view: TurnView) -> None:
-        """Do nothing: there is nothing to end."""
-
     async def show_activity(self, view: TurnView, text: str, *, is_shown: bool) -> bool:  # noqa: ARG002 - it has no text
         """Show the typing indicator until the reply begins."""
         if not (view.streaming and is_shown):
@@ -128,9 +124,6 @@ class DiscordTurnMessages:
         if now - self._typing.get(channel, float("-inf")) < TYPING_SECONDS:
             return
         self._typing[channel] = now
-        self._typing.move_to_end(channel)
-        while len(self._typing) > MOST_TYPING_CHANNELS:
-            self._typing.popitem(last=False)
         try:
             async with self._rest.request(gettext_lazy("show that it types")) as client:
                 await client.get_partial_messageable(int(channel)).typing()
@@ -152,12 +145,8 @@ class DiscordSurface:
         self._rest = rest
         self._people = people
         messages = DiscordTurnMessages(rest, people, clock)
-        self._delivery = TurnDelivery(
-            messages, DiscordMessages(rest, clock), activity=messages, users=self, clock=clock
-        )
-        self.channel_messages: ChannelMessages = ChannelSender(
-            DiscordMessages(rest, clock), lambda message, channel: replace(outgoing_message(message), place=channel)
-        )
+        self._delivery = TurnDelivery(messages, DiscordMessages(rest, clock), users=self, clock=clock)
+        self._sender = MessageSender(DiscordMessages(rest, clock))
 
     def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         """Deliver a turn. Raises DeliveryFailed."""
@@ -172,10 +161,15 @@ class DiscordSurface:
             raise DeliveryFailed(gettext_lazy("That conversation is not in Discord."), permanent=True)
         if audience.person:
             channel = replace(where, channel=await direct_channel(self._rest, audience.person), thread="")
-            if not await post_call_notice(self.channel_messages, notice, channel):
+            if not await post_call_notice(self, notice, channel):
                 await notify_directly(self._rest, audience.person, notice)
         else:
             await post_notice(self._rest, channel_id_of(where), notice.text)
+
+    async def show_in_channel(self, owner: MessageOwner, message: Message, ref: str, *, search: bool = False) -> str:
+        """Post a message in the channel of its owner, or edit it. Return its ref. Raises DeliveryFailed."""
+        native = outgoing_message(message, owner.conversation.channel)
+        return await self._sender.show(owner, native, ref, search=search)
 
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the user with current rights and roles. Raises DeliveryFailed."""

@@ -244,9 +244,7 @@ class DiscordLiveCheck(LivePlatform):
     removes_threads = True
 
     def __init__(self, rest: Rest, people: UserDirectory) -> None:
-        super().__init__(
-            DiscordMessages(rest), lambda message, channel: replace(outgoing_message(message), place=channel)
-        )
+        super().__init__(DiscordMessages(rest), outgoing_message)
         self._rest = rest
         self._people = people
         self.extras = ((gettext_lazy("plain message"), self._plain), (gettext_lazy("typing"), self._typing))

@@ -15,7 +15,6 @@ ephemeral, by the interaction alone.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from bot.chat.command_runner import CommandRunner
 from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction, Viewer
 from bot.chat.message_handler import ThreadMessage
 from bot.chat.message_model import Block, Buttons, Message, Paragraph, Text
-from bot.chat.users import resolve_mentions, resolve_reply_mentions
+from bot.chat.users import RecentEntries, resolve_mentions, resolve_reply_mentions
 from bot.domain.approvals import WHOLE, Portion
 from bot.domain.commands import Invocation
 from bot.domain.conversations import Author, ConversationKey
@@ -158,7 +157,7 @@ class DiscordInteractions:
     def __init__(self, platform: PlatformContext, pending: PendingActions) -> None:
         self._platform = platform
         self._pending = pending
-        self._questioned: OrderedDict[MessageRef, ThreadMessage] = OrderedDict()
+        self._questioned = RecentEntries[MessageRef, ThreadMessage](MOST_QUESTIONED)
         self._commands = CommandRunner(
             platform.commands,
             platform.engine,
@@ -205,9 +204,6 @@ class DiscordInteractions:
         read = to_thread_message(message, (await self._platform.rest.identity()).user, interaction.guild)
         if read is not None:
             self._questioned[about] = read
-            self._questioned.move_to_end(about)
-            while len(self._questioned) > MOST_QUESTIONED:
-                self._questioned.popitem(last=False)
         async with call_limit(gettext_lazy("open a form")):
             with use_locale(Locale(language_tag(interaction.locale.value) or "")):
                 await interaction.response.send_modal(question_modal(about))

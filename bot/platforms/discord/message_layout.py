@@ -19,7 +19,7 @@ import discord
 from bot.chat import card_messages as chat_cards
 from bot.chat import turn_messages as chat_turns
 from bot.chat.actions import ActionEncoder, FeedbackValue, SendFeedback, with_question
-from bot.chat.card_messages import DIRECT_CONVERSATION, RemoteCard
+from bot.chat.card_messages import DIRECT_CONVERSATION, RemoteMessage
 from bot.chat.message_model import (
     Arguments,
     Block,
@@ -113,13 +113,15 @@ ROOM = 3_600
 NAME_LIMIT, DETAIL_LIMIT = 60, 900
 
 
-def outgoing_message(message: Message) -> OutgoingMessage:
-    """Return a message as it should be in Discord. It notifies the users and roles of `notifies`."""
+def outgoing_message(message: Message, place: str = "") -> OutgoingMessage:
+    """Return a message as it should be in Discord. It notifies the users and roles of `notifies`. `place` is its
+    channel, empty for that of its conversation.
+    """
     inside = message_components(message.blocks)
     layout: list[Item] = inside
     if message.tone is not None:
         layout = [discord.ui.Container(*inside, accent_colour=_COLORS[message.tone])]
-    return OutgoingMessage(message.name, items=tuple(layout), asks=message.asks, notifies=message.notifies)
+    return OutgoingMessage(message.name, items=tuple(layout), asks=message.asks, place=place, notifies=message.notifies)
 
 
 def answer_message(answer: Answer) -> OutgoingMessage:
@@ -301,12 +303,12 @@ ANSWER_LIMITS = AnswerLimits(
 )
 
 
-def remote_cards(view: TurnView, now: float, *, direct: bool) -> Iterator[RemoteCard]:
+def remote_cards(view: TurnView, now: float, *, direct: bool) -> Iterator[RemoteMessage[OutgoingMessage]]:
     """Yield the remote cards of a turn by channel, each with a link to its conversation; `direct` is True for a direct
     conversation, which other users cannot open.
     """
     origin = Text(str(DIRECT_CONVERSATION)) if direct else ChannelLink(channel_id_of(view.turn.conversation))
-    return chat_cards.remote_cards(view, now, origin, calls_a_card=CALLS_A_CARD)
+    return chat_cards.remote_cards(view, now, origin, outgoing_message, calls_a_card=CALLS_A_CARD)
 
 
 def address_of(view: TurnView, refs: MessageRefs, slot: str) -> str:

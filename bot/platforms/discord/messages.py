@@ -17,10 +17,8 @@ from bot.chat.actions import PendingActions
 from bot.chat.backfill import conversation_texts
 from bot.chat.context import ChatContext
 from bot.chat.message_handler import (
-    EarlierMessages,
     Location,
     MessageContent,
-    PlatformFacts,
     PlatformMessage,
     RecentIds,
     RepliedTo,
@@ -37,6 +35,7 @@ from bot.platforms.discord.markdown import MentionResolver, strip_bot_mention, t
 from bot.platforms.discord.message_content import message_content, without_quotes
 from bot.platforms.discord.responders import DirectMessageResponder, post_notice, send_direct_message
 from bot.platforms.discord.rest import (
+    PLATFORM,
     ChannelRef,
     MessageRef,
     Rest,
@@ -54,7 +53,6 @@ from bot.platforms.discord.users import UserDirectory, place_locale
 from bot.ports.platform import PostedText
 from bot.rendering.text_safety import single_line
 
-FACTS = PlatformFacts("discord", redelivers=False, reading_seconds=3.0)
 MOST_FILES = 10
 MOST_LINES = 100
 MOST_OF_THREAD = 1_000
@@ -291,7 +289,9 @@ class DiscordMessagePlatform:
     Content intent.
     """
 
-    facts = FACTS
+    name = PLATFORM
+    redelivers = False
+    reading_seconds = 3.0
 
     def __init__(
         self,
@@ -326,11 +326,13 @@ class DiscordMessagePlatform:
         """Return the messages, which have the names of users already."""
         return messages
 
-    async def read_earlier(self, message: DiscordMessage, *, in_thread: bool) -> EarlierMessages:
+    async def read_earlier(
+        self, message: DiscordMessage, *, in_thread: bool
+    ) -> tuple[Sequence[ThreadMessage], Sequence[ThreadMessage]]:
         """Return the messages of the thread, and the chain of replied-to messages. Raises DeliveryFailed."""
         me = (await self._rest.identity()).user
         thread = await self._read_thread(message, me) if in_thread else []
-        return EarlierMessages(thread, await self._read_chain(message, thread, me))
+        return thread, await self._read_chain(message, thread, me)
 
     async def run_command(self, message: DiscordMessage, conversation: ConversationKey, words: tuple[str, ...]) -> None:
         """Start a command, with the user's current rights. Raises DeliveryFailed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import time
 from uuid import uuid4
 
@@ -92,5 +92,5 @@ async def post_first_message(rest: Rest, server: str, channel: str) -> str:
     """Post the first message in a channel, and return its ref. Raises DeliveryFailed."""
     identity = await rest.identity()
     owner = NoticeOwner(f"setup:{uuid4().hex}", conversation(server, channel), time())
-    message = outgoing_message(first_message(identity.name, commands=True))
-    return await DiscordMessages(rest).create(owner, replace(message, place=channel), "")
+    message = outgoing_message(first_message(identity.name, commands=True), channel)
+    return await DiscordMessages(rest).create(owner, message, "")

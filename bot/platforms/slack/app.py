@@ -13,8 +13,8 @@ from time import time
 from weakref import WeakKeyDictionary, WeakSet
 
 from bot.chat.approval_inbox import post_call_notice
-from bot.chat.card_messages import NO_MEMBER, OPEN_CARD, card_slots, remote_approvals
-from bot.chat.delivery import ChannelMessages, ChannelSender, MessageOwner, RemoteMessage, TurnDelivery
+from bot.chat.card_messages import NO_MEMBER, OPEN_CARD, RemoteMessage, card_slots, remote_approvals
+from bot.chat.delivery import MessageOwner, MessageSender, TurnDelivery, TurnMessages
 from bot.chat.message_model import Message
 from bot.domain.approvals import ChannelTarget, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
@@ -71,35 +71,26 @@ RECENTLY = 60.0
 """A turn that was delivered unfinished within this many seconds counts as active."""
 
 
-class SlackTurnMessages:
-    """Messages of the turns of one workspace. Unfinished replies are edited only while the rate limits have headroom
-    for required calls: ends of turns and cards.
+class SlackTurnMessages(SlackActivity, TurnMessages[OutgoingMessage]):
+    """Messages of the turns of one workspace, and their activity. Unfinished replies are edited only while the rate
+    limits have headroom for required calls: ends of turns and cards.
     """
 
     largest_file = LARGEST_FILE
+    acknowledges = True
 
     def __init__(
         self, workspace: SlackWorkspace, streaming: Streaming, users: UserLocales, clock: Callable[[], float]
     ) -> None:
+        super().__init__(workspace.api)
         self.api, self.people = api, people = workspace.api, workspace.people
         self.names = NameResolver(api, people)
-        self._activity = activity = SlackActivity(api)
         self._clock = clock
         self._live = StreamManager(api, streaming)
         self._active: dict[str, float] = {}
         self._changed: dict[tuple[str, str], float] = {}
-        self.delivery = TurnDelivery(
-            self,
-            SlackMessages(api),
-            growing=self,
-            activity=activity,
-            acknowledgement=activity,
-            users=users,
-            clock=clock,
-        )
-        self.channel_messages = ChannelSender(
-            SlackMessages(api), lambda message, channel: replace(outgoing_message(message), place=channel)
-        )
+        self.delivery = TurnDelivery(self, SlackMessages(api), users=users, clock=clock)
+        self.sender = MessageSender(SlackMessages(api))
 
     async def render(self, view: TurnView, now: float, refs: MessageRefs) -> Sequence[OutgoingMessage]:
         """Return the messages of a turn in its thread, in order."""
@@ -114,8 +105,7 @@ class SlackTurnMessages:
         """Return the cards of a turn in other channels."""
         if not remote_approvals(view):
             return ()
-        cards = remote_cards(view, now, (await self.api.identity()).url)
-        return [RemoteMessage(card.card, card.place, outgoing_message(card.message)) for card in cards]
+        return list(remote_cards(view, now, (await self.api.identity()).url))
 
     async def locate_remote(self, turn: Turn, remote: RemoteMessage[OutgoingMessage], ref: str) -> OutgoingMessage:  # noqa: ARG002
         """Return a card with its channel. Raises DeliveryFailed, permanent for guests and external users."""
@@ -164,7 +154,7 @@ class SlackTurnMessages:
     async def finish(self, view: TurnView) -> None:
         """Set the state of the agent session, and record which turns are active."""
         turn, now = view.turn, self._clock()
-        await self._activity.show_session(view)
+        await self.show_session(view)
         self._active = {turn_id: at for turn_id, at in self._active.items() if at > now - RECENTLY}
         self._changed = {key: at for key, at in self._changed.items() if at > now - RECENTLY}
         if turn.status is TurnStatus.RUNNING:
@@ -227,7 +217,6 @@ class SlackSurface:
         self._clock = clock
         self._turn_messages: WeakKeyDictionary[SlackWorkspace, SlackTurnMessages] = WeakKeyDictionary()
         self._locales = LocaleResolver()
-        self.channel_messages: ChannelMessages = _AppChannelMessages(self._of)
 
     @property
     def min_interval(self) -> float:
@@ -251,7 +240,7 @@ class SlackSurface:
             text = f"{text} <{notice.card_url}|{OPEN_CARD}>"
         if audience.person and audience.private:
             channel = await direct_channel(api, audience.person)
-            if not await post_call_notice(self.channel_messages, notice, replace(where, channel=channel, thread="")):
+            if not await post_call_notice(self, notice, replace(where, channel=channel, thread="")):
                 await api.post_message(channel, text=text)
         elif audience.person:
             thread = where.thread or None
@@ -260,6 +249,11 @@ class SlackSurface:
             )
         else:
             await api.post_message(where.channel, where.thread, text=text)
+
+    async def show_in_channel(self, owner: MessageOwner, message: Message, ref: str, *, search: bool = False) -> str:
+        """Post a message in the channel of its owner, or edit it. Return its ref. Raises DeliveryFailed."""
+        sender = (await self._of(owner.conversation)).sender
+        return await sender.show(owner, outgoing_message(message, owner.conversation.channel), ref, search=search)
 
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the user with current rights and groups. Raises DeliveryFailed."""
@@ -311,20 +305,6 @@ class SlackSurface:
             messages.delivery.locales = self._locales
             self._turn_messages[workspace] = messages
         return self._turn_messages[workspace]
-
-
-class _AppChannelMessages:
-    """Messages in channels of all workspaces. `find` returns the messages of a conversation's workspace."""
-
-    def __init__(self, find: Callable[[ConversationKey], Awaitable[SlackTurnMessages]]) -> None:
-        self._find = find
-
-    async def show(self, owner: MessageOwner, message: Message, ref: str, *, search: bool = False) -> str:
-        workspace = await self._find(owner.conversation)
-        return await workspace.channel_messages.show(owner, message, ref, search=search)
-
-    async def delete(self, owner: MessageOwner, name: str, ref: str) -> None:
-        await (await self._find(owner.conversation)).channel_messages.delete(owner, name, ref)
 
 
 class WorkspaceFactory:

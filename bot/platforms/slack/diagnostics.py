@@ -357,7 +357,7 @@ class SlackLiveCheck(LivePlatform):
     layouts = ((gettext_lazy("table"), (Heading(gettext_lazy("{test}: a table", test=MARK)), Markdown(_TABLE))),)
 
     def __init__(self, api: WebApi, *, app_token: str = "", signing_secret: str = "") -> None:
-        super().__init__(SlackMessages(api), lambda message, channel: replace(outgoing_message(message), place=channel))
+        super().__init__(SlackMessages(api), outgoing_message)
         self._api = api
         self._app_token = app_token
         self._signing_secret = signing_secret

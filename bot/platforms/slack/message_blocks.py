@@ -11,7 +11,7 @@ from itertools import groupby
 
 from bot.chat import card_messages as chat_cards
 from bot.chat import turn_messages as chat_turns
-from bot.chat.card_messages import DIRECT_CONVERSATION, RemoteCard
+from bot.chat.card_messages import DIRECT_CONVERSATION, RemoteMessage
 from bot.chat.message_model import (
     Arguments,
     Button,
@@ -108,11 +108,11 @@ ROOM = SizeLimit(good=MESSAGE_WEIGHT * 2 // 3, most=MESSAGE_WEIGHT - 1_000)
 DETAIL_LIMIT = 1_500
 
 
-def outgoing_message(message: Message) -> OutgoingMessage:
-    """Return a message as it should be in Slack."""
+def outgoing_message(message: Message, place: str = "") -> OutgoingMessage:
+    """Return a message as it should be in Slack. `place` is its channel, empty for that of its conversation."""
     blocks, silent = (tuple(message_blocks(message.blocks, named)) for named in (message.notifies, frozenset[str]()))
     text = fallback(f"{message.alert}{fallback_text(silent)}")
-    return OutgoingMessage(message.name, blocks, text, asks=message.asks, silent=silent)
+    return OutgoingMessage(message.name, blocks, text, message.asks, place, silent)
 
 
 def answer_message(answer: Answer) -> OutgoingMessage:
@@ -223,14 +223,14 @@ def message_address(url: str, ref: MessageRef) -> str:
     return f"{url.rstrip('/')}/archives/{ref.channel}/p{ref.ts.replace('.', '')}" if url else ""
 
 
-def remote_cards(view: TurnView, now: float, url: str) -> Iterator[RemoteCard]:
+def remote_cards(view: TurnView, now: float, url: str) -> Iterator[RemoteMessage[OutgoingMessage]]:
     """Yield the remote cards of a turn by channel, each with a link to its conversation."""
     where = view.turn.conversation
     address = message_address(url, MessageRef(where.channel, where.thread)) if where.thread else ""
     origin: Span = Link(address, _("this thread")) if address else ChannelLink(where.channel)
     if where.channel.startswith("D"):
         origin = Text(str(DIRECT_CONVERSATION))
-    return chat_cards.remote_cards(view, now, origin, calls_a_card=CALLS_A_CARD)
+    return chat_cards.remote_cards(view, now, origin, outgoing_message, calls_a_card=CALLS_A_CARD)
 
 
 NO_CARDS = SentCards()

@@ -23,11 +23,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
 from bot.chat.backfill import MOST_MESSAGES, MissedPeriod, conversation_texts
-from bot.chat.message_handler import EarlierMessages, Location, PlatformFacts, PlatformMessage, ThreadMessage
+from bot.chat.message_handler import Location, PlatformMessage, ThreadMessage
 from bot.chat.message_model import Message
 from bot.chat.turn_messages import split_mark
 from bot.domain.conversations import Attachment, ConversationKey, Member
@@ -39,6 +40,7 @@ from bot.platforms.slack.message_content import addressing_text, files_of, messa
 from bot.platforms.slack.responders import send_ephemeral, text_message
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import (
+    PLATFORM,
     ChannelRef,
     Identity,
     MessageRef,
@@ -58,7 +60,8 @@ _TOKEN = re.compile(r"<([@#!][^<>\n\s][^<>\n]*|[a-z][a-z0-9+.-]*:[^<>\n]+)>")
 _USER = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
 _GROUP = re.compile(r"<!subteam\^(S[A-Z0-9]+)(?:\|[^<>]*)?>")
 _UNNAMED_CHANNEL = re.compile(r"<#([CGD][A-Z0-9]+)\|?>")
-FACTS = PlatformFacts("slack", redelivers=True, reading_seconds=0.8)
+READING_SECONDS = 0.8
+"""Limit of the reading of the context: Slack waits for an acknowledgement meanwhile."""
 PAGE = 200
 MOST_PAGES = 5
 LATEST_TURNS = 50
@@ -351,7 +354,7 @@ class NameResolver:
         users = [user for user in dict.fromkeys((*authors, *mentioned_people(text))) if user != identity.user]
         users, channels = users[:MOST_NAMES], list(dict.fromkeys(_UNNAMED_CHANNEL.findall(text)))[:MOST_NAMES]
         try:
-            async with asyncio.timeout(FACTS.reading_seconds):
+            async with asyncio.timeout(READING_SECONDS):
                 loading = (*map(self._people.person, users), *map(self._load_channel, channels))
                 await asyncio.gather(*map(_attempt, loading))
         except TimeoutError:
@@ -379,7 +382,9 @@ class SlackMessagePlatform:
     user and in the thread of the reference.
     """
 
-    facts = FACTS
+    name = PLATFORM
+    redelivers = True
+    reading_seconds = READING_SECONDS
 
     def __init__(
         self, api: WebApi, people: UserDirectory, start_command: Callable[[tuple[str, ...], ChannelRef], None]
@@ -407,13 +412,16 @@ class SlackMessagePlatform:
             time_zone=person.time_zone,
         )
 
-    async def read_earlier(self, message: SlackMessage, *, in_thread: bool) -> EarlierMessages:  # noqa: ARG002
+    async def read_earlier(
+        self,
+        message: SlackMessage,
+        *,
+        in_thread: bool,  # noqa: ARG002
+    ) -> tuple[Sequence[ThreadMessage], Sequence[ThreadMessage]]:
         """Return the messages of the thread; Slack has no replies to single messages. Raises DeliveryFailed."""
-        identity = await self._api.identity()
-        ts = message.id.partition(":")[2]
-        return EarlierMessages(
-            await read_thread(self._api, identity, message.ref, ts, may_read=lambda: self._reads.acquire(message.user))
-        )
+        identity, ts = await self._api.identity(), message.id.partition(":")[2]
+        may_read = partial(self._reads.acquire, message.user)
+        return await read_thread(self._api, identity, message.ref, ts, may_read=may_read), ()
 
     async def resolve_names(self, messages: Sequence[ThreadMessage]) -> Sequence[ThreadMessage]:
         """Return the messages as plain text. Names that cannot be resolved in time stay ids."""
@@ -436,9 +444,7 @@ class SlackMessagePlatform:
         """Post an ephemeral message with buttons in the thread. Raises DeliveryFailed."""
         await send_ephemeral(self._api, replace(message.ref, thread=conversation.thread), private_reply(shown))
 
-    async def post_hint(self, message: SlackMessage, text: str) -> None:
-        """Post an ephemeral message in the thread. Raises DeliveryFailed."""
-        await self.notify_author(message, text)
+    post_hint = notify_author
 
 
 class PerUserRate:

@@ -14,7 +14,6 @@ import hashlib
 import json
 import logging
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -24,6 +23,7 @@ from typing import Any
 
 from bot.chat.delivery import MessageOwner, require_ref
 from bot.chat.turn_messages import NO_REFS, AnswerPage, answer_pages, answer_segments, last_section, shown_timeline
+from bot.chat.users import RecentEntries
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import MessageRefs, StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.errors import DeliveryFailed
@@ -463,8 +463,8 @@ class SlackActivity:
     def __init__(self, api: WebApi) -> None:
         self._api = api
         self._unable: set[str] = set()
-        self._shown: OrderedDict[str, tuple[str, float]] = OrderedDict()
-        self._sessions: OrderedDict[str, str] = OrderedDict()
+        self._shown = RecentEntries[str, tuple[str, float]](MOST_STATUSES)
+        self._sessions = RecentEntries[str, str](MOST_STATUSES)
 
     async def show_session(self, view: TurnView) -> None:
         """Set the state of the thread's agent session. Slack shows its Stop button while a turn works."""
@@ -476,7 +476,6 @@ class SlackActivity:
             return
         if state != ACTIVE:
             self._sessions[turn.id] = state
-            _shorten(self._sessions)
         if state != last:
             where = {"channel_id": thread.channel, "thread_ts": thread.thread}
             title = {"title": _thread_title(turn)} if turn.seq == 1 and not last else {}
@@ -494,8 +493,6 @@ class SlackActivity:
         if status == last and monotonic() - at < STATUS_SECONDS:
             return True
         self._shown[turn.id] = (status, monotonic())
-        self._shown.move_to_end(turn.id)
-        _shorten(self._shown)
         kind = thread.channel[:1]
         where = {"channel_id": thread.channel, "thread_ts": thread.thread}
         is_set = await self._try(SET_STATUS, kind, **where, status=f"{single_line(status, STATUS_LIMIT)}…")
@@ -548,11 +545,6 @@ def _session_state(view: TurnView) -> str:
     if view.awaiting or view.asks:
         return "suspended"
     return "processing" if view.turn.status is TurnStatus.RUNNING and not view.early else ""
-
-
-def _shorten(remembered: OrderedDict[str, Any]) -> None:
-    while len(remembered) > MOST_STATUSES:
-        remembered.popitem(last=False)
 
 
 def _thread_title(turn: Turn) -> str:

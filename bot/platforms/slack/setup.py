@@ -134,8 +134,8 @@ async def post_first_message(api: WebApi, channel: str, *, commands: bool) -> st
     """Post the first message in a channel, and return its ref. Raises DeliveryFailed."""
     identity = await api.identity()
     owner = NoticeOwner(f"setup:{uuid4().hex}", conversation(identity.team, channel, ""), time())
-    message = outgoing_message(first_message(identity.name, commands=commands))
-    return await SlackMessages(api).create(owner, replace(message, place=channel), "")
+    message = outgoing_message(first_message(identity.name, commands=commands), channel)
+    return await SlackMessages(api).create(owner, message, "")
 
 
 async def _entries(api: WebApi, method: str, key: str, **arguments: Any) -> AsyncIterator[Mapping[str, Any]]:

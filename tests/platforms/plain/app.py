@@ -30,17 +30,23 @@ from bot.chat.actions import (
 )
 from bot.chat.backfill import conversation_texts
 from bot.chat.background_tasks import BackgroundTasks
-from bot.chat.card_messages import NO_MEMBER, card_slots, decision_buttons, pending_call, remote_cards, without_address
+from bot.chat.card_messages import (
+    NO_MEMBER,
+    RemoteMessage,
+    card_slots,
+    decision_buttons,
+    pending_call,
+    remote_cards,
+    without_address,
+)
 from bot.chat.command_runner import CommandRunner
 from bot.chat.context import ChatContext, Lookups, with_card_forms
-from bot.chat.delivery import ChannelMessages, ChannelSender, MessageOwner, RemoteMessage, TurnDelivery
+from bot.chat.delivery import MessageOwner, MessageSender, TurnDelivery, TurnMessages
 from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction, Viewer
 from bot.chat.message_handler import (
-    EarlierMessages,
     Location,
     MessageContent,
     MessageHandler,
-    PlatformFacts,
     PlatformMessage,
     ThreadMessage,
 )
@@ -69,7 +75,7 @@ BOT = "u1"
 MENTION = f"@<{BOT}>"
 
 
-class PlainMessages:
+class PlainMessages(TurnMessages[PlainMessage]):
     """Messages of turns. A ref is a channel and the id of a message there."""
 
     largest_file = 1024 * 1024
@@ -82,8 +88,8 @@ class PlainMessages:
         return [plain_message(_as_message(message)) for message in messages]
 
     async def render_remote(self, view: TurnView, now: float) -> Sequence[RemoteMessage[PlainMessage]]:
-        cards = remote_cards(view, now, ChannelLink(view.turn.conversation.channel), calls_a_card=CALLS_A_CARD)
-        return [RemoteMessage(card.card, card.place, plain_message(card.message)) for card in cards]
+        origin = ChannelLink(view.turn.conversation.channel)
+        return list(remote_cards(view, now, origin, plain_message, calls_a_card=CALLS_A_CARD))
 
     async def locate_remote(self, _turn: Turn, remote: RemoteMessage[PlainMessage], ref: str) -> PlainMessage:
         match remote.place:
@@ -100,9 +106,6 @@ class PlainMessages:
     async def share(self, turn: Turn, file: ToolFile, **_lookup: Any) -> str:
         where = turn.conversation
         return await self._api.share(where.channel, file.name, await file.read(), thread=where.thread)
-
-    async def finish(self, view: TurnView) -> None:
-        return
 
     def is_token_rejected(self, error: DeliveryFailed) -> bool:
         return isinstance(error, PlainApiError) and error.status == 401
@@ -157,9 +160,7 @@ class PlainSurface:
 
     def __init__(self, api: PlainApi) -> None:
         self._api, messages = api, PlainMessages(api)
-        self.channel_messages: ChannelMessages = ChannelSender(
-            messages, lambda message, channel: replace(plain_message(message), channel=channel)
-        )
+        self._sender = MessageSender(messages)
         self._delivery = TurnDelivery(messages, messages, users=self, clock=time)
 
     def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
@@ -172,6 +173,10 @@ class PlainSurface:
         await self._api.call(
             "POST", f"/channels/{where.channel}/messages", text=escape(_notice_text(notice)), thread=where.thread
         )
+
+    async def show_in_channel(self, owner: MessageOwner, message: Message, ref: str, *, search: bool = False) -> str:
+        native = replace(plain_message(message), channel=owner.conversation.channel)
+        return await self._sender.show(owner, native, ref, search=search)
 
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
         is_here = author.platform == conversation.platform == PLATFORM
@@ -310,7 +315,7 @@ class PlainListener:
     It is also the `MessagePlatform` of its messages.
     """
 
-    facts = PlatformFacts(PLATFORM, redelivers=True, reading_seconds=3.0)
+    name, redelivers, reading_seconds = PLATFORM, True, 3.0
 
     def __init__(self, api: PlainApi, lookups: Lookups, audience: AudiencePolicy) -> None:
         self._api, self._lookups, self._audience = api, lookups, audience
@@ -385,9 +390,11 @@ class PlainListener:
             for message in messages
         ]
 
-    async def read_earlier(self, message: PlatformMessage, *, in_thread: bool) -> EarlierMessages:
+    async def read_earlier(
+        self, message: PlatformMessage, *, in_thread: bool
+    ) -> tuple[Sequence[ThreadMessage], Sequence[ThreadMessage]]:
         read = await read_messages(self._api, _conversation(message))
-        return EarlierMessages([earlier for earlier in read if earlier.id != message.id] if in_thread else ())
+        return [earlier for earlier in read if earlier.id != message.id] if in_thread else (), ()
 
     async def run_command(
         self, message: PlatformMessage, _conversation: ConversationKey, words: tuple[str, ...]
