@@ -51,6 +51,7 @@ from bot.domain.approvals import (
     DirectTarget,
     approval_targets,
 )
+from bot.domain.commands import ActionStyle, ReplyAction
 from bot.domain.conversations import Author
 from bot.domain.elicitations import ElicitationAction
 from bot.domain.secrets import redact
@@ -85,7 +86,7 @@ from bot.rendering.approval_card import (
     summary_line,
     withheld_text,
 )
-from bot.rendering.elicitation_card import ElicitationButton, ElicitationCard, elicitation_card
+from bot.rendering.elicitation_card import ElicitationCard, elicitation_card
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import ApprovalEntry, ElicitationEntry, RunAgainAction, timeline, tool_status, tool_text
 
@@ -310,22 +311,18 @@ def elicitation_question(card: ElicitationCard) -> tuple[Block, ...]:
 def elicitation_expiry(card: ElicitationCard, now: float) -> Spans:
     """Return the expiry of an elicitation; that of an unposted one counts from `now`."""
     if card.expires_in is None:
-        return (Text(card.expiry),)
+        return (Text(_("does not expire")),)
     return _expires(card.expires_at or now + card.expires_in, card.expires_in)
 
 
-def elicitation_buttons(offers: Sequence[ElicitationButton]) -> Buttons:
+def elicitation_buttons(offers: Sequence[ReplyAction]) -> Buttons:
     """Return the buttons of an open elicitation."""
-    return Buttons(
-        tuple(
-            Button(
-                offer.label,
-                RunCommandInNewReply(offer.words),
-                ButtonStyle.POSITIVE if offer.strong else ButtonStyle.PLAIN,
-            )
-            for offer in offers
-        )
+    styles = {ActionStyle.PRIMARY: ButtonStyle.POSITIVE}
+    buttons = (
+        Button(offer.label, RunCommandInNewReply(offer.words), styles.get(offer.tone, ButtonStyle.PLAIN))
+        for offer in offers
     )
+    return Buttons(tuple(buttons))
 
 
 def _cards(

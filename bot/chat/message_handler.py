@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from time import time
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from bot.chat.actions import NOT_STORED, TOO_MANY_REQUESTS, AskAgain, RunCommand
 from bot.chat.background_tasks import BackgroundTasks
@@ -244,10 +244,10 @@ M_contra = TypeVar("M_contra", bound=PlatformMessage, contravariant=True)
 class MessagePlatform(Protocol[M_contra]):
     """The platform's part of handling a message. All methods raise DeliveryFailed."""
 
-    name: ClassVar[str]
-    redelivers: ClassVar[bool]
+    name: str
+    redelivers: bool
     """True if the platform sends a message again whose handling raised an error."""
-    reading_seconds: ClassVar[float]
+    reading_seconds: float
     """Limit of the reading of the context."""
 
     async def locate(self, message: M_contra) -> Location | None:

@@ -164,11 +164,6 @@ class ApprovalCard:
     """Characters that are hidden here because they look like a secret. With any, the call is not approved from here."""
 
     @property
-    def expiry(self) -> str:
-        """The time of the expiry, in words."""
-        return expiry_text(self.expires_in)
-
-    @property
     def shortened(self) -> bool:
         """True if the card shortens the name or value of at least one argument."""
         return any(argument.shortened for argument in self.arguments)
@@ -372,13 +367,6 @@ def format_duration(seconds: float) -> str:
     if _fits(seconds, 60):
         return ngettext("{n} min", "{n} min", round(seconds / 60))
     return ngettext("{n} s", "{n} s", max(round(seconds), 0))
-
-
-def expiry_text(expires_in: float | None) -> str:
-    """Return the time of an expiry in seconds, None for none, in words."""
-    if expires_in is None:
-        return _("does not expire")
-    return _("expires in {duration}", duration=format_duration(expires_in))
 
 
 def _fits(seconds: float, unit: int) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from bot.domain.commands import Field
+from bot.domain.commands import ActionStyle, Field, ReplyAction
 from bot.domain.elicitations import (
     EXPIRED_REASON,
     Elicitation,
@@ -29,7 +29,6 @@ from bot.domain.elicitations import (
 from bot.domain.secrets import redact_secrets
 from bot.domain.turns import ToolStep, TurnView
 from bot.i18n import _, gettext_lazy, ngettext
-from bot.rendering.approval_card import expiry_text
 from bot.rendering.argument_fields import ArgumentField, argument_form, read_arguments
 from bot.rendering.text_safety import is_lookalike, show_invisible, single_line, strip_control
 
@@ -61,15 +60,6 @@ VISIT, VISITED = "visit-server", "visited-server"
 
 
 @dataclass(frozen=True, slots=True)
-class ElicitationButton:
-    """Button of an elicitation card. `words` are its command, the command's name first."""
-
-    label: str
-    words: tuple[str, ...]
-    strong: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ElicitationCard:
     """Card of an elicitation. All text is safe as plain text. `message` is the server's, perhaps shortened, and may
     have several lines. `fields` are the requested fields of a form, `domain` is the destination of a link: one of them
@@ -85,14 +75,9 @@ class ElicitationCard:
     domain: str
     warning: str
     outcome: str
-    offers: tuple[ElicitationButton, ...]
+    offers: tuple[ReplyAction, ...]
     expires_in: float | None
     expires_at: float | None
-
-    @property
-    def expiry(self) -> str:
-        """The time of the expiry, in words."""
-        return expiry_text(self.expires_in)
 
 
 def elicitation_card(step: ToolStep, elicitation: Elicitation, view: TurnView) -> ElicitationCard:
@@ -189,11 +174,11 @@ def warning_text(question: ElicitationRequest) -> str:
             return str(NO_SECRETS) if mentions_secret(question) else ""
 
 
-def _offers(elicitation: Elicitation) -> tuple[ElicitationButton, ...]:
-    decline = ElicitationButton(_("Decline"), (DECLINE, elicitation.id))
+def _offers(elicitation: Elicitation) -> tuple[ReplyAction, ...]:
+    decline = ReplyAction(_("Decline"), (DECLINE, elicitation.id))
     is_form = isinstance(elicitation.question.ask, FormMode)
     label, word = (_("Answer…"), ANSWER) if is_form else (_("Show the link…"), VISIT)
-    return ElicitationButton(label, (word, elicitation.id), strong=True), decline
+    return ReplyAction(label, (word, elicitation.id), ActionStyle.PRIMARY), decline
 
 
 Choices = Mapping[str, Any]

@@ -278,8 +278,11 @@ def call_to_run_again(views: Sequence[TurnView]) -> RunAgainAction | None:
     """Return the newest call of a conversation that has an unknown outcome or was denied, has expired or failed when it
     was run again. `views` are oldest first.
     """
-    matching = (RunAgainAction(view.turn.id, step.n) for view, step in _newest(views) if _wants_another_try(view, step))
-    return next(matching, None)
+    for view, step in _newest(views):
+        is_repeated = view.turn.question.again and step.status.ended and step.status is not StepStatus.DONE
+        if is_repeated or step.status is StepStatus.UNKNOWN:
+            return RunAgainAction(view.turn.id, step.n)
+    return None
 
 
 def blocking_turn(views: Sequence[TurnView]) -> StopTurnAction | None:
@@ -293,8 +296,8 @@ def waiting_text(view: TurnView) -> str:
         return ""
     if view.blocker is None or not _awaits_user(view.blocker):
         return ngettext("Waiting behind {n} earlier message", "Waiting behind {n} earlier messages", view.ahead)
+    others = view.ahead - 1
     if view.blocker.awaits_approval:
-        others = view.ahead - 1
         if not others:
             return _("Waiting behind an approval")
         return ngettext(
@@ -302,10 +305,6 @@ def waiting_text(view: TurnView) -> str:
             "Waiting behind an approval and {n} earlier messages",
             others,
         )
-    return _waiting_behind_elicitation(view.ahead - 1)
-
-
-def _waiting_behind_elicitation(others: int) -> str:
     if not others:
         return _("Waiting behind a question of a server")
     return ngettext(
@@ -317,12 +316,6 @@ def _waiting_behind_elicitation(others: int) -> str:
 
 def _awaits_user(blocker: BlockingTurn) -> bool:
     return blocker.awaits_approval or blocker.awaits_answer
-
-
-def _wants_another_try(view: TurnView, step: ToolStep) -> bool:
-    if step.status is StepStatus.UNKNOWN:
-        return True
-    return view.turn.question.again and step.status.ended and step.status is not StepStatus.DONE
 
 
 def _newest(views: Sequence[TurnView]) -> Iterator[tuple[TurnView, ToolStep]]:

@@ -253,7 +253,9 @@ class EventEncoder:
         if view.turn.status.ended:
             yield from self._end(view)
             return
-        if self.cursor.state != _state(view) and not (waits_its_turn(view) and self._has_begun):
+        # A turn that has begun is not reported as queued again.
+        is_requeued = waits_its_turn(view) and not self.cursor.state.startswith((NOTHING, _QUEUED))
+        if self.cursor.state != _state(view) and not is_requeued:
             yield self._event("conversation_status", TurnStateShape(**self._state_fields(view)), state=_state(view))
         if view.streaming:
             yield from self._partial_reply(view)
@@ -263,10 +265,6 @@ class EventEncoder:
                 "model_retry", ModelRetryShape(**self._ids(view), seconds=retry.seconds, reason=_(retry.reason))
             )
         self._retry = view.activity
-
-    @property
-    def _has_begun(self) -> bool:
-        return self.cursor.state != NOTHING and not self.cursor.state.startswith(_QUEUED)
 
     def _event(self, name: str, data: ResponseModel, **cursor_fields: Any) -> StreamEvent:
         self.cursor = replace(self.cursor, **cursor_fields)

@@ -54,7 +54,7 @@ def test_a_card_names_the_call_the_asker_and_the_time() -> None:
     made = drawn()
     assert (made.approval_id, made.revision) == ("apr-12345678", 1)
     assert (made.title, made.server, made.tool) == ("Add note (notes)?", "notes", "add_note")
-    assert (asker_name(an_approval()), made.expiry, made.outcome) == ("Ana", "expires in 30 min", "")
+    assert (asker_name(an_approval()), made.expires_in, made.outcome) == ("Ana", 1800, "")
     assert made.arguments == (CardArgument("text", "Buy milk", "Buy milk"),)
     assert not made.shortened
 
@@ -137,10 +137,6 @@ def test_a_settled_card_says_how_it_ended(status: StepStatus, approval: dict[str
 
 def test_an_asker_without_a_name_is_named_by_their_id() -> None:
     assert asker_name(an_approval(requested_for=Author("slack", "U9", ""))) == "U9"
-
-
-def test_an_approval_may_never_expire() -> None:
-    assert drawn(an_approval(expires_in=None)).expiry == "does not expire"
 
 
 @pytest.mark.parametrize(

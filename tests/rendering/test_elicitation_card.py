@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bot.domain.commands import ActionStyle
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.rendering.elicitation_card import LIKE_ANOTHER, NO_SECRETS, NOT_NEEDED, ElicitationCard, elicitation_card
@@ -20,10 +21,10 @@ def test_a_waiting_form_names_its_server_and_the_requested_values() -> None:
     made = the_card(a_form(message="What is it\ncalled?", properties=properties))
     assert (made.title, made.server, made.tool) == ("notes asks for an answer", "notes", "add_note")
     assert (made.message, made.fields) == ("What is it\ncalled?", ("Title", "due"))
-    assert (made.domain, made.warning, made.outcome, made.expiry) == ("", "", "", "expires in 30 min")
-    assert [(offer.label, offer.words, offer.strong) for offer in made.offers] == [
-        ("Answer…", ("answer-server", "eli-12345678"), True),
-        ("Decline", ("decline-server", "eli-12345678"), False),
+    assert (made.domain, made.warning, made.outcome, made.expires_in) == ("", "", "", 1800)
+    assert [(offer.label, offer.words, offer.tone) for offer in made.offers] == [
+        ("Answer…", ("answer-server", "eli-12345678"), ActionStyle.PRIMARY),
+        ("Decline", ("decline-server", "eli-12345678"), ActionStyle.PLAIN),
     ]
 
 

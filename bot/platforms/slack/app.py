@@ -26,7 +26,7 @@ from bot.engine.locales import LocaleResolver
 from bot.errors import DeliveryFailed, SettingsError
 from bot.i18n import gettext_lazy
 from bot.platforms.slack.blocks import OutgoingMessage, defuse_mentions, escape
-from bot.platforms.slack.message_blocks import CALLS_A_CARD, SentCards, outgoing_message, remote_cards, turn_messages
+from bot.platforms.slack.message_blocks import CALLS_A_CARD, address_of, outgoing_message, remote_cards, turn_messages
 from bot.platforms.slack.messages import NameResolver, read_conversation
 from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.sending import (
@@ -94,12 +94,8 @@ class SlackTurnMessages(SlackActivity, TurnMessages[OutgoingMessage]):
 
     async def render(self, view: TurnView, now: float, refs: MessageRefs) -> Sequence[OutgoingMessage]:
         """Return the messages of a turn in its thread, in order."""
-        posted = await self.sent_cards(refs) if remote_approvals(view) else SentCards()
-        return turn_messages(view, now, posted, refs, streams=self._live.may_stream(view.turn.conversation))
-
-    async def sent_cards(self, refs: MessageRefs) -> SentCards:
-        """Return the posted messages of a turn with the URL of the workspace. Raises DeliveryFailed."""
-        return SentCards((await self.api.identity()).url, dict(refs))
+        url = (await self.api.identity()).url if remote_approvals(view) else ""
+        return turn_messages(view, now, url, refs, streams=self._live.may_stream(view.turn.conversation))
 
     async def render_remote(self, view: TurnView, now: float) -> Sequence[RemoteMessage[OutgoingMessage]]:
         """Return the cards of a turn in other channels."""
@@ -280,8 +276,9 @@ class SlackSurface:
 
     async def card_url(self, view: TurnView, approval_id: str, refs: MessageRefs) -> str:
         """Return the permalink of a call's card; empty if it is not posted. Raises DeliveryFailed."""
-        sent = await (await self._of(view.turn.conversation)).sent_cards(refs)
-        return next(filter(None, map(sent.address, card_slots(view, approval_id, CALLS_A_CARD))), "")
+        url = (await (await self._of(view.turn.conversation)).api.identity()).url
+        slots = card_slots(view, approval_id, CALLS_A_CARD)
+        return next(filter(None, (address_of(url, refs, slot) for slot in slots)), "")
 
     async def read_thread(
         self, conversation: ConversationKey, posted: Mapping[str, MessageRefs]

@@ -14,7 +14,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import time
-from typing import Any, Self
+from typing import Any
 
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncAck, AsyncApp
@@ -244,31 +244,22 @@ class EventsEndpoint:
 # -------------------- workspaces
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedIds:
-    """Ids in an event or interaction: workspaces that it may belong to, the likeliest first, and the organization of an
-    organization-wide installation, empty for others.
+def read_ids(body: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
+    """Return the ids of the workspaces that an event or interaction may belong to, the likeliest first, and that of the
+    organization of an organization-wide installation, empty for others. Some of them Bolt has found. The one of an
+    installation goes first: in a shared channel, others name the workspace of the sender.
     """
-
-    teams: tuple[str, ...]
-    organization: str = ""
-
-    @classmethod
-    def read(cls, body: Mapping[str, Any], context: Mapping[str, Any]) -> Self:
-        """Read the ids of a request, some of which Bolt has found. The one of an installation goes first: in a shared
-        channel, others name the workspace of the sender.
-        """
-        authorized = [entry.get("team_id") for entry in objects_in(body, "authorizations")]
-        organization = text_in(context, "enterprise_id") if context.get("is_enterprise_install") else ""
-        # A message with buttons is the bot's: its workspace is that of the installation, whoever presses one.
-        pressed = text_in(body, "message", "team") if body.get("type") == "block_actions" else ""
-        received = text_in(body, "context_team_id") if organization else ""
-        # Without a workspace in an interaction there is one of the message or of the user.
-        parts = [text_in(body, part, name) for part in ("message", "view", "user") for name in ("team", "team_id")]
-        candidates = (pressed, context.get("team_id"), *authorized, received, body.get("team_id"), *parts)
-        # In an organization, an authorization may name the organization in place of a workspace.
-        teams = dict.fromkeys(str(team) for team in candidates if team and team != organization)
-        return cls(tuple(teams), organization)
+    authorized = [entry.get("team_id") for entry in objects_in(body, "authorizations")]
+    organization = text_in(context, "enterprise_id") if context.get("is_enterprise_install") else ""
+    # A message with buttons is the bot's: its workspace is that of the installation, whoever presses one.
+    pressed = text_in(body, "message", "team") if body.get("type") == "block_actions" else ""
+    received = text_in(body, "context_team_id") if organization else ""
+    # Without a workspace in an interaction there is one of the message or of the user.
+    parts = [text_in(body, part, name) for part in ("message", "view", "user") for name in ("team", "team_id")]
+    candidates = (pressed, context.get("team_id"), *authorized, received, body.get("team_id"), *parts)
+    # In an organization, an authorization may name the organization in place of a workspace.
+    teams = dict.fromkeys(str(team) for team in candidates if team and team != organization)
+    return tuple(teams), organization
 
 
 class WorkspaceReceiver:
@@ -387,12 +378,12 @@ class WorkspaceReceivers:
                 if task.done():
                     await self._end(workspace, task)
 
-    async def find(self, ids: ReceivedIds, *, is_message: bool) -> WorkspaceReceiver | None:
-        """Return the receiver of an event or interaction, None if the app does not serve its workspace. Raises
-        CountersignError.
+    async def find(self, teams: Sequence[str], organization: str, *, is_message: bool) -> WorkspaceReceiver | None:
+        """Return the receiver of an event or interaction by its ids, None if the app does not serve its workspace.
+        Raises CountersignError.
         """
-        for team in ids.teams or ((ids.organization,) if ids.organization else ()):
-            workspace = await self._workspaces.find(team, ids.organization)
+        for team in teams or ((organization,) if organization else ()):
+            workspace = await self._workspaces.find(team, organization)
             if workspace is not None and (receiver := await self.of(workspace)).identity.team == team:
                 return receiver
         own = self._workspaces.own
@@ -583,6 +574,16 @@ _NOT_SERVED = gettext_lazy(
 )
 
 
+def _acknowledged(handle: Callable[[SlackInteractions, dict[str, Any]], None]) -> Callable[..., Awaitable[None]]:
+    """Return a handler of Bolt that acknowledges a request before it is handled."""
+
+    async def acknowledge(ack: AsyncAck, body: dict[str, Any], context: AsyncBoltContext) -> None:
+        await ack()
+        handle(_receiver_of(context).interactions, body)
+
+    return acknowledge
+
+
 class _Dispatcher:
     """Dispatches the requests of Bolt to the handlers of their workspace, which the receivers tell: Bolt's own way
     would be a request to Slack at each event, and a client without our rate limits.
@@ -606,11 +607,11 @@ class _Dispatcher:
             attaching_conversation_kwargs_enabled=False,
         )
         app.event(_ANY)(self._event)
-        app.command(_ANY)(self._command)
-        app.action({"type": "block_actions", "action_id": _ANY})(self._press)
+        app.command(_ANY)(_acknowledged(SlackInteractions.on_slash_command))
+        app.action({"type": "block_actions", "action_id": _ANY})(_acknowledged(SlackInteractions.on_action))
         app.view({"type": "view_submission", "callback_id": _ANY})(self._submission)
-        app.view({"type": "view_closed", "callback_id": _ANY})(self._nothing)
-        app.shortcut(_ANY)(self._shortcut)
+        app.view({"type": "view_closed", "callback_id": _ANY})(_acknowledged(lambda _interactions, _body: None))
+        app.shortcut(_ANY)(_acknowledged(SlackInteractions.on_shortcut))
         app.error(self._handle_failure)
         return app
 
@@ -619,7 +620,7 @@ class _Dispatcher:
     ) -> BoltResponse | None:
         if body.get("type") != "url_verification":
             is_message = text_in(body, "event", "type") in _MESSAGES
-            receiver = await self._receivers.find(ReceivedIds.read(body, context), is_message=is_message)
+            receiver = await self._receivers.find(*read_ids(body, context), is_message=is_message)
             if receiver is None:
                 # In a workspace that is not served, the user of a command gets a sentence.
                 log.info("request from a Slack workspace that is not served: %s", body.get("team_id") or "unknown")
@@ -640,23 +641,8 @@ class _Dispatcher:
                 if other is not receiver:
                     await other.on_event(body)
 
-    async def _command(self, ack: AsyncAck, body: dict[str, Any], context: AsyncBoltContext) -> None:
-        await ack()
-        _receiver_of(context).interactions.on_slash_command(body)
-
-    async def _press(self, ack: AsyncAck, body: dict[str, Any], context: AsyncBoltContext) -> None:
-        await ack()
-        _receiver_of(context).interactions.on_action(body)
-
     async def _submission(self, ack: AsyncAck, body: dict[str, Any], context: AsyncBoltContext) -> None:
         await ack(**await _receiver_of(context).interactions.on_submission(body))
-
-    async def _shortcut(self, ack: AsyncAck, body: dict[str, Any], context: AsyncBoltContext) -> None:
-        await ack()
-        _receiver_of(context).interactions.on_shortcut(body)
-
-    async def _nothing(self, ack: AsyncAck) -> None:
-        await ack()
 
     async def _handle_failure(self, error: Exception, context: AsyncBoltContext) -> BoltResponse:
         """Return an error status, so that Slack sends the event again."""

@@ -6,7 +6,7 @@ Slack notifies mentioned users when a message is posted, not when it is edited.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 
 from bot.chat import card_messages as chat_cards
@@ -205,17 +205,10 @@ def _button(entry: Button) -> Element | None:
     return button(entry.label, entry.action, _BUTTON_STYLES[entry.style], dialog)
 
 
-@dataclass(frozen=True, slots=True)
-class SentCards:
-    """Posted remote cards of a turn, and the URL of the workspace."""
-
-    url: str = ""
-    refs: MessageRefs = field(default_factory=dict)
-
-    def address(self, slot: str) -> str:
-        """Return the permalink of a message; empty if it is not posted."""
-        ref = MessageRef.parse(self.refs.get(slot, ""))
-        return message_address(self.url, ref) if ref is not None else ""
+def address_of(url: str, refs: MessageRefs, slot: str) -> str:
+    """Return the permalink of a message of a turn; empty if it is not posted. `url` is that of the workspace."""
+    ref = MessageRef.parse(refs.get(slot, ""))
+    return message_address(url, ref) if ref is not None else ""
 
 
 def message_address(url: str, ref: MessageRef) -> str:
@@ -233,24 +226,20 @@ def remote_cards(view: TurnView, now: float, url: str) -> Iterator[RemoteMessage
     return chat_cards.remote_cards(view, now, origin, outgoing_message, calls_a_card=CALLS_A_CARD)
 
 
-NO_CARDS = SentCards()
-
-
 def turn_messages(
     view: TurnView,
     now: float,
-    sent: SentCards = NO_CARDS,
+    url: str = "",
     refs: MessageRefs = chat_turns.NO_REFS,
     *,
     streams: bool = False,
 ) -> tuple[OutgoingMessage, ...]:
     """Return all messages of a turn in its conversation, in order. The expiry of unposted cards counts from `now`
-    (epoch seconds); `sent` are the posted remote cards, `refs` those of all messages. If `streams` is True, the first
-    words are shown at once.
+    (epoch seconds); `url` is that of the workspace, for links to remote cards, `refs` are those of all messages. If
+    `streams` is True, the first words are shown at once.
     """
-    messages = chat_turns.turn_messages(
-        view, now, ANSWER_LIMITS, CALLS_A_CARD, sent.address, refs=refs, streams=streams
-    )
+    address = partial(address_of, url, refs)
+    messages = chat_turns.turn_messages(view, now, ANSWER_LIMITS, CALLS_A_CARD, address, refs=refs, streams=streams)
     return tuple(
         answer_message(message) if isinstance(message, Answer) else outgoing_message(message) for message in messages
     )

@@ -33,7 +33,7 @@ from bot.domain.turns import TurnStatus
 from bot.errors import DeliveryFailed
 from bot.platforms.slack import workspaces
 from bot.platforms.slack.app import open_slack
-from bot.platforms.slack.listener import ReceivedIds, SlackListener
+from bot.platforms.slack.listener import SlackListener, read_ids
 from bot.platforms.slack.workspaces import AppCredentials
 from tests.fakes.slack import Answers, Fails, Team
 from tests.platforms import sample_views
@@ -507,20 +507,20 @@ async def test_events_over_http_are_told_apart_too(tmp_path: Path) -> None:
 def test_a_button_in_a_shared_channel_belongs_to_the_workspace_whose_bot_posted_it() -> None:
     message = {"team": ACME.id, "user": "U0BOT0001", "bot_id": "B1"}
     pressed = {"type": "block_actions", "message": message, "team": {"id": GLOBEX.id}, "user": {"team_id": GLOBEX.id}}
-    assert ReceivedIds.read(pressed, {"team_id": GLOBEX.id}).teams == (ACME.id, GLOBEX.id)
+    assert read_ids(pressed, {"team_id": GLOBEX.id})[0] == (ACME.id, GLOBEX.id)
     # Authors of other messages may belong to any workspace.
     shortcut = {**pressed, "type": "message_action"}
-    assert ReceivedIds.read(shortcut, {"team_id": GLOBEX.id}).teams == (GLOBEX.id, ACME.id)
+    assert read_ids(shortcut, {"team_id": GLOBEX.id})[0] == (GLOBEX.id, ACME.id)
 
 
 def test_an_event_for_an_organization_is_of_the_workspace_where_it_happened() -> None:
     authorizations = [{"enterprise_id": "E0ORG", "team_id": None, "is_enterprise_install": True}]
     event = {"authorizations": authorizations, "team_id": "T9", "context_team_id": "T1", "event": {"type": "message"}}
     context = {"enterprise_id": "E0ORG", "is_enterprise_install": True}
-    assert ReceivedIds.read(event, context) == ReceivedIds(("T1", "T9"), "E0ORG")
+    assert read_ids(event, context) == (("T1", "T9"), "E0ORG")
     # In a shared channel the event names the sender's workspace. The installation's workspace goes first.
     event = {"authorizations": [{"team_id": "T1"}], "team_id": "T9", "event": {"type": "message"}}
-    assert ReceivedIds.read(event, {"team_id": "T1", "enterprise_id": "E0ORG"}) == ReceivedIds(("T1", "T9"))
+    assert read_ids(event, {"team_id": "T1", "enterprise_id": "E0ORG"}) == (("T1", "T9"), "")
 
 
 async def test_posts_of_the_bot_itself_go_to_the_workspace_of_their_channel(tmp_path: Path) -> None:
