@@ -338,9 +338,7 @@ class NetworkProbes(ServerProbes):
         from bot.mcp.transports.open import build_network  # noqa: PLC0415 - it loads the MCP library
 
         with record_request() as attempt:
-            below = build_network(
-                self._config, self._allowances, self._shared.resolve, self._shared.token_provider(self._config)
-            )
+            below = build_network(self._config, self._shared)
             async with (
                 http_client(self._endpoint.headers, self._config.tool_timeout, below) as client,
                 self._request(client) as response,

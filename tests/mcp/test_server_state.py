@@ -7,12 +7,9 @@ from itertools import product
 import pytest
 
 from bot.domain.metrics import SessionChanged
-from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import CachedCapabilities, ServerConfig, ServerStatus, StdioTransport
 from bot.mcp.errors import Problem
-from bot.mcp.review import ToolPinning
-from bot.mcp.server.output import ServerLog, StrayLineCounter
-from bot.mcp.server.retry import BreakerSettings, CallBreaker, CircuitBreaker, ConnectionTiming
+from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.status import (
     SESSION_EVENTS,
     TRANSITIONS,
@@ -20,7 +17,6 @@ from bot.mcp.server.status import (
     IllegalTransition,
     ServerStatusTracker,
     State,
-    SyncNotifier,
     next_state,
     status_of,
 )
@@ -95,14 +91,12 @@ def tracker(events: list[SessionChanged]) -> ServerStatusTracker:
     return ServerStatusTracker(
         ServerConfig("s", StdioTransport("python")),
         CachedCapabilities(),
-        SyncNotifier().report,
-        ToolPinning("s", ReviewPolicy.CHANGED, None),
-        CircuitBreaker(BreakerSettings(), lambda: 0.0),
-        calls=CallBreaker(ConnectionTiming(), lambda: 0.0),
-        stray_lines=StrayLineCounter("s"),
-        server_log=ServerLog(),
+        None,
+        ConnectionDependencies(
+            clock=lambda: 0.0,
+            observe=lambda event: events.append(event) if isinstance(event, SessionChanged) else None,
+        ),
         disconnected=False,
-        observe=lambda event: events.append(event) if isinstance(event, SessionChanged) else None,
     )
 
 

@@ -46,10 +46,8 @@ from bot.mcp.active_calls import (
 from bot.mcp.errors import Problem, cause_and_fix, record_request, split_fix, with_lead
 from bot.mcp.redaction import Redaction
 from bot.mcp.resource_tools import list_resources
-from bot.mcp.review import ToolPinning
 from bot.mcp.server.dependencies import ConnectionDependencies
-from bot.mcp.server.output import ServerLog, StrayLineCounter
-from bot.mcp.server.retry import SIGN_IN_PAUSE, CallBreaker, CircuitBreaker, ReconnectBackoff
+from bot.mcp.server.retry import SIGN_IN_PAUSE, ReconnectBackoff
 from bot.mcp.server.status import (
     BEFORE_FIRST_SESSION,
     BROKEN_OFF,
@@ -100,47 +98,36 @@ class Connection:
         listener: OnReport | None = None,
     ) -> None:
         self.config = config
-        timing, clock = shared.timing.for_server(config.reconnect), shared.clock
-        self._shared = shared = replace(shared, timing=timing)
+        self.shared = shared = replace(shared, timing=shared.timing.for_server(config.reconnect))
         self._parent = parent
-        if parent is None:
-            breaker, calls = CircuitBreaker(timing.tripping, clock), CallBreaker(timing, clock)
-            server_log, stray_lines = ServerLog(clock), StrayLineCounter(config.name, clock)
-            self.durations: deque[float] = deque(maxlen=_REMEMBERED_CALLS)
-            self.failures: deque[tuple[float, str, str]] = deque(maxlen=_REMEMBERED_FAILURES)
-        else:
-            of_server = parent.tracker
-            breaker, calls = of_server.breaker, of_server.calls
-            server_log, stray_lines = of_server.server_log, of_server.stray_lines
-            self.durations, self.failures = parent.durations, parent.failures
+        self.durations: deque[float] = parent.durations if parent else deque(maxlen=_REMEMBERED_CALLS)
+        self.failures: deque[tuple[float, str, str]] = parent.failures if parent else deque(maxlen=_REMEMBERED_FAILURES)
         self.tracker: ServerStatusTracker = ServerStatusTracker(
             config,
             synced,
-            listener or shared.sync_notifier.report,
-            ToolPinning(config.name, shared.review, pinned),
-            breaker,
-            calls=calls,
-            stray_lines=stray_lines,
-            server_log=server_log,
+            pinned,
+            shared,
             disconnected=disconnected,
-            observe=shared.observe,
+            notifier=listener,
+            parent=parent.tracker if parent else None,
         )
-        self.activity = ActivityTracker(clock, self.tracker.notify)
-        self._redact = redact
+        self.activity = ActivityTracker(shared.clock, self.tracker.notify)
+        self.redact = redact
         self._retry_now = asyncio.Event()
-        self._closing = asyncio.Event()
+        self.closing = asyncio.Event()
         self._session: Session | None = None
         self._scope: anyio.CancelScope | None = None
         self._owner: asyncio.Task[None] | None = None
-        self._backoff = ReconnectBackoff(timing.retries, shared.chance)
-        self._calls = ActiveCalls(config.name, redact)
+        self._backoff = ReconnectBackoff(shared.timing.retries, shared.chance)
+        self.calls = ActiveCalls(config.name, redact)
         self._failed_attempts = 0
         self._failed_at = -math.inf
         self._hangs = False
-        self._token_provider = shared.token_provider(config)
+        self.token_provider = shared.token_provider(config)
 
     @cached_property
-    def _negotiation(self) -> ProtocolNegotiation:
+    def negotiation(self) -> ProtocolNegotiation:
+        """Choice of each attempt's transport and protocol."""
         from bot.mcp.transports.open import ProtocolNegotiation  # noqa: PLC0415 - see _run_session
 
         known = self.tracker.synced.capabilities
@@ -160,7 +147,7 @@ class Connection:
 
     def learn_sign_in(self, version: int) -> None:
         """Record the stored version of the sign-in, 0 for none. A connection that waits for a sign-in retries."""
-        if self._token_provider is None or not self._token_provider.cache.record_version(version):
+        if self.token_provider is None or not self.token_provider.cache.record_version(version):
             return
         if self.tracker.state is State.SIGN_IN_REQUIRED and version:
             self._backoff.reset()
@@ -171,7 +158,7 @@ class Connection:
 
     def start(self) -> None:
         """Begin to connect, and reconnect until closed."""
-        if self._owner is None and not self._closing.is_set():
+        if self._owner is None and not self.closing.is_set():
             # An empty context, because the owner task outlives the caller that starts it.
             with out_of_context():
                 self._owner = asyncio.create_task(self._run_as_owner(), name=f"mcp:{self.config.name}")
@@ -192,20 +179,20 @@ class Connection:
         """
         is_waiting = self.tracker.state in (State.BACKOFF, State.EXHAUSTED) and not self.tracker.known
         may_ask = is_waiting and not self._hangs and not self.tracker.breaker.is_held
-        return may_ask and self._shared.clock() - self._failed_at >= self._shared.timing.waits.look_again
+        return may_ask and self.shared.clock() - self._failed_at >= self.shared.timing.waits.look_again
 
     async def look_again(self) -> None:
         """Try to connect a server that `is_unseen`, and wait for it within a limit. Nothing else would use it."""
         failed_before = self._failed_attempts
         self._retry_now.set()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._shared.timing.waits.look_limit):
+            async with asyncio.timeout(self.shared.timing.waits.look_limit):
                 while not (self.tracker.state is State.READY or self._failed_attempts > failed_before):
                     await self.tracker.wait_for_change()
 
     async def close(self, limit: float) -> None:
         """End the connection and its process, gracefully for `limit` seconds, then by force."""
-        self._closing.set()
+        self.closing.set()
         self._retry_now.set()
         if self._owner is None:
             self.tracker.apply(Event.CLOSED)
@@ -226,8 +213,8 @@ class Connection:
         """Close after the running calls have ended, at most `limit` seconds later. Nothing is reported from now on."""
         self.tracker.detach()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._shared.timing.waits.farewell):
-                while self.activity.running and not self._closing.is_set():
+            async with asyncio.timeout(self.shared.timing.waits.farewell):
+                while self.activity.running and not self.closing.is_set():
                     await self.tracker.wait_for_change()
         await self.close(limit)
 
@@ -248,7 +235,7 @@ class Connection:
         """Make sure that the tools are up to date; connect if needed. Return the reason if that fails, else an empty
         text.
         """
-        since = self._shared.clock()
+        since = self.shared.clock()
         with self.activity.track_user():
             session = await self._call_session(Deadline(None))
             if session is None:
@@ -269,7 +256,7 @@ class Connection:
             if tool.kind is ToolKind.LIST_RESOURCES:
                 if await self._call_session(Deadline(None)) is None:
                     return CallNotSent(self.why_not())
-                return CallReturned(list_resources(call, tool, self.tracker.synced.capabilities, self._redact))
+                return CallReturned(list_resources(call, tool, self.tracker.synced.capabilities, self.redact))
             outcome = await self._call(tool, call, context)
             match outcome:
                 case CallOutcomeUnknown(reason) | CallNotSent(reason):
@@ -288,13 +275,13 @@ class Connection:
             return CallNotSent(self.why_not())
         try:
             seconds = deadline.cut(self.config.read_timeout(tool.original_name))
-            active_call = await self._calls.begin(context, seconds)
+            active_call = await self.calls.begin(context, seconds)
         except TimeoutError:
-            return CallNotSent(self._calls.busy_reason)
+            return CallNotSent(self.calls.busy_reason)
         try:
             return await self._send(tool, call, active_call, deadline)
         finally:
-            self._calls.end(active_call)
+            self.calls.end(active_call)
 
     async def _send(self, tool: Tool, call: ToolCall, active_call: ActiveCall, deadline: Deadline) -> ToolOutcome:
         reason = ""
@@ -313,7 +300,7 @@ class Connection:
                 return unknown or rejection
             began = asyncio.get_running_loop().time()
             outcome = await session.send(tool, call, active_call, limits)
-            if self._token_provider is not None and self._token_provider.is_signed_out:
+            if self.token_provider is not None and self.token_provider.is_signed_out:
                 session.report(Event.CONNECTION_LOST)
             match outcome:
                 case RequestNotSent(reason, connection_lost):
@@ -378,7 +365,7 @@ class Connection:
             self.tracker.breaker.reset()
             self._backoff.reset()
             self.start()
-            await self._usable_session(self.tracker.connect_limit + self._shared.timing.waits.call_wait)
+            await self._usable_session(self.tracker.connect_limit + self.shared.timing.waits.call_wait)
 
     async def _call_session(self, deadline: Deadline) -> Session | None:
         """Return a session for a call, or None. An idle server is connected, within the connect timeout. A failing one,
@@ -394,7 +381,7 @@ class Connection:
         # True if the next attempt is planned, or the current session comes from such an attempt.
         is_retrying = self.tracker.state is State.BACKOFF if self._session is None else self._session.is_retry
         is_waiting_briefly = is_retrying and self.tracker.state is not State.IDLE_CLOSING
-        seconds = self._shared.timing.waits.call_wait if is_waiting_briefly else self.tracker.connect_limit
+        seconds = self.shared.timing.waits.call_wait if is_waiting_briefly else self.tracker.connect_limit
         return await self._usable_session(deadline.cut(seconds))
 
     async def _usable_session(self, seconds: float) -> Session | None:
@@ -402,7 +389,7 @@ class Connection:
         failed_before = self._failed_attempts
 
         def is_settled() -> bool:
-            stopping = self._closing.is_set() or self.tracker.is_detached
+            stopping = self.closing.is_set() or self.tracker.is_detached
             return self.tracker.state is State.READY or self._failed_attempts > failed_before or stopping
 
         with suppress(TimeoutError):
@@ -431,7 +418,7 @@ class Connection:
             return with_lead(lead, problem)
         if problem:
             return problem
-        if self.tracker.status is ServerStatus.DISCONNECTED and not self._closing.is_set():
+        if self.tracker.status is ServerStatus.DISCONNECTED and not self.closing.is_set():
             cause = gettext_lazy("Server {server} is disconnected.", server=name)
             return cause_and_fix(cause, gettext_lazy("connect it again"))
         return gettext_lazy("Server {server} is not connected.", server=name)
@@ -439,10 +426,10 @@ class Connection:
     async def _run_as_owner(self) -> None:
         is_retry = False
         try:
-            while not self._closing.is_set():
+            while not self.closing.is_set():
                 began = asyncio.get_running_loop().time()
                 ending = await self._connect_and_serve(is_retry=is_retry)
-                if self._closing.is_set():
+                if self.closing.is_set():
                     break
                 if ending is None:
                     self.tracker.apply(Event.IDLE_CLOSED)
@@ -472,28 +459,29 @@ class Connection:
                 self.tracker.breaker.hold(ending.retry_after)
                 pause = None if pause is None else max(pause, ending.retry_after)
         self._failed_attempts += not ending.worked
-        self._failed_at = self._shared.clock()
-        self._hangs = lifetime >= self._shared.timing.waits.look_limit
+        self._failed_at = self.shared.clock()
+        self._hangs = lifetime >= self.shared.timing.waits.look_limit
         self.tracker.retries_exhausted = self._backoff.is_exhausted
         event = Event.RETRIES_EXHAUSTED if pause is None else Event.RETRY_PLANNED
         is_rejected = ending.status is ServerStatus.AUTH_REQUIRED
         self.tracker.apply(Event.SIGN_IN_REJECTED if is_rejected else event, ending.problem)
-        if pause is None and self._shared.timing.retries.tries:
+        if pause is None and self.shared.timing.retries.tries:
             log.warning("MCP server %s has no retries left, the next use connects again", self.config.name)
         return pause
 
     async def _wait_for_retry(self, pause: float | None) -> None:
         """Wait before the next attempt. A use shortens the pause to its minimum."""
-        minimum = self._shared.timing.retries.minimum_pause
+        minimum = self.shared.timing.retries.minimum_pause
         least = asyncio.get_running_loop().time() + (minimum if pause is None else min(pause, minimum))
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._retry_now.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(least):
-                await self._closing.wait()
+                await self.closing.wait()
 
-    def _report(self, session: Session, event: Event) -> None:
+    def report(self, session: Session, event: Event) -> None:
+        """Record an event of a session, if it is the live one."""
         if session is self._session:
             self.tracker.report(event)
 
@@ -508,12 +496,12 @@ class Connection:
             if ending is None or ending.worked or ending.retry_after or ending.status is ServerStatus.AUTH_REQUIRED:
                 break
             is_late = asyncio.get_running_loop().time() >= ends - pause
-            if is_late or not retries_left or self._closing.is_set():
+            if is_late or not retries_left or self.closing.is_set():
                 break
             self.tracker.apply(Event.ATTEMPT_REPEATED)
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause * (0.5 + self._shared.chance())):
-                    await self._closing.wait()
+                async with asyncio.timeout(pause * (0.5 + self.shared.chance())):
+                    await self.closing.wait()
             pause *= 2
         return ending
 
@@ -526,18 +514,7 @@ class Connection:
         from bot.mcp.server.session import Session  # noqa: PLC0415 - see above
 
         self._retry_now.clear()
-        session = self._session = Session(
-            self.tracker,
-            self._shared,
-            self._negotiation,
-            activity=self.activity,
-            closing=self._closing,
-            report=self._report,
-            is_retry=is_retry,
-            redact=self._redact,
-            calls=self._calls,
-            connect_seconds=connect_seconds,
-        )
+        session = self._session = Session(self, is_retry=is_retry, connect_seconds=connect_seconds)
         error: BaseException | None = None
         limit = self.tracker.connect_limit
         with record_request() as attempt:
@@ -547,7 +524,7 @@ class Connection:
             except BaseException as raised:
                 if not isinstance(raised, Exception | BaseExceptionGroup):
                     raise
-                log.debug("MCP server %s: %s", self.config.name, self._redact(repr(raised)))
+                log.debug("MCP server %s: %s", self.config.name, self.redact(repr(raised)))
                 error = raised
             finally:
                 self._session = self._scope = None
@@ -563,12 +540,12 @@ class Connection:
             limit=limit,
             worked=worked,
             lost=lost,
-            token_provider=self._token_provider,
-            redact=self._redact,
+            token_provider=self.token_provider,
+            redact=self.redact,
         )
-        text, own = map(self._redact.clean, (ending.problem.text, ending.problem.own))
+        text, own = map(self.redact.clean, (ending.problem.text, ending.problem.own))
         ending = replace(ending, problem=Problem(text, own))
-        if not worked and self._negotiation.on_failed(error, attempt, hung_up=lost) and not self._closing.is_set():
+        if not worked and self.negotiation.on_failed(error, attempt, hung_up=lost) and not self.closing.is_set():
             self.tracker.apply(Event.ATTEMPT_REPEATED)
             later = await self._run_session(self.tracker.connect_limit, is_retry=is_retry)
             return ending if later is not None and later.wrong_transport else later

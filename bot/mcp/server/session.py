@@ -12,15 +12,13 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 from mcp import Client, MCPError, types
 from mcp.client.session import ClientRequestContext
 from mcp.client.subscriptions import SubscriptionLost
-from mcp.types import (
-    METHOD_NOT_FOUND,
-)
+from mcp.types import METHOD_NOT_FOUND
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 import bot
@@ -39,7 +37,6 @@ from bot.mcp import results, sdk
 from bot.mcp.active_calls import (
     LONGEST_WAIT,
     ActiveCall,
-    ActiveCalls,
     ActivityTracker,
     CallLimits,
     NoResponse,
@@ -55,9 +52,12 @@ from bot.mcp.resource_tools import uri_of
 from bot.mcp.server.capabilities import CapabilityFetcher, ListingSchedule, ResourceCache
 from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.output import LEVEL, StderrTail, StrayLine
-from bot.mcp.server.retry import STEADY_SECONDS, ConnectionTiming
-from bot.mcp.server.status import SERVING, Event, ServerStatusTracker, State
-from bot.mcp.transports.open import ProtocolNegotiation, open_transport
+from bot.mcp.server.retry import STEADY_SECONDS
+from bot.mcp.server.status import SERVING, Event, State
+from bot.mcp.transports.open import open_transport
+
+if TYPE_CHECKING:
+    from bot.mcp.server.connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -74,17 +74,14 @@ _CHANGES = (
 
 
 async def monitor(
-    client: Client,
-    report: Callable[[Event], None],
-    activity: ActivityTracker,
-    timing: ConnectionTiming,
-    clock: Callable[[], float],
+    client: Client, report: Callable[[Event], None], activity: ActivityTracker, shared: ConnectionDependencies
 ) -> None:
     """Ping a quiet server, and one that did not answer a call; report a failure, and when the server is unused.
 
     A hanging process or a lost network path sends no event: without pings the next call would be the first to fail.
     Returns when the server is unused.
     """
+    timing, clock = shared.timing, shared.clock
     idle_after = math.inf if timing.idle_after is None else timing.idle_after
     quiet_after = math.inf if timing.quiet_after is None else timing.quiet_after
     began = pinged = clock()
@@ -128,48 +125,29 @@ async def _is_alive(client: Client, limit: float) -> bool:
 
 
 class Session:
-    """One session, to be run once. It ends when its state or `closing` says so and it is woken.
+    """One session of a connection, to be run once. It ends when its state or the connection's `closing` says so and it
+    is woken.
 
-    `negotiation` chooses the transport and the protocol. `report` takes the session's events, from any task.
     `is_retry`: the attempt was planned after a failure, so calls wait less for it. It has to connect within
     `connect_seconds`.
     """
 
-    def __init__(
-        self,
-        tracker: ServerStatusTracker,
-        shared: ConnectionDependencies,
-        negotiation: ProtocolNegotiation,
-        *,
-        activity: ActivityTracker,
-        closing: asyncio.Event,
-        report: Callable[[Session, Event], None],
-        is_retry: bool,
-        redact: Redaction,
-        calls: ActiveCalls,
-        connect_seconds: float,
-    ) -> None:
+    def __init__(self, connection: Connection, *, is_retry: bool, connect_seconds: float) -> None:
         self.is_retry = is_retry
-        self.stderr = StderrTail(tracker.config.name, redact)
-        waits = shared.timing.waits
-        self.listings = ListingSchedule(waits.settle, waits.apart, self.wake, shared.clock)
+        self._connection = connection
+        self._tracker, self._config = connection.tracker, connection.config
+        self._shared, self._redact = connection.shared, connection.redact
+        self._token_provider = connection.token_provider
+        self._connect_seconds = connect_seconds
+        self.stderr = StderrTail(self._config.name, self._redact)
+        waits = self._shared.timing.waits
+        self.listings = ListingSchedule(waits.settle, waits.apart, self.wake, self._shared.clock)
         self.resources = ResourceCache()
         self._client: Client | None = None
         self._wakeup = asyncio.Event()
-        self._report = report
-        self._tracker = tracker
-        self._config = tracker.config
-        self._shared = shared
-        self._redact = redact
-        self._token_provider = shared.token_provider(tracker.config)
-        self._closing = closing
-        self._negotiation = negotiation
-        self._activity = activity
-        self._calls = calls
-        self._connect_seconds = connect_seconds
-        calls.reset_elicitations()
-        self._known = tracker.synced.capabilities
-        self._fetcher = CapabilityFetcher(tracker.config, redact, shared.names_beside)
+        connection.calls.reset_elicitations()
+        self._known = self._tracker.synced.capabilities
+        self._fetcher = CapabilityFetcher(self._config, self._redact, self._shared.names_beside)
         self._fetching = asyncio.Lock()
         self._listing = asyncio.Lock()
         self._listed_at = self._fresh_until = -math.inf
@@ -188,7 +166,7 @@ class Session:
 
     def report(self, event: Event) -> None:
         """Report an event of this session, and wake the owner task."""
-        self._report(self, event)
+        self._connection.report(self, event)
         self.wake()
 
     def wake(self) -> None:
@@ -220,8 +198,8 @@ class Session:
                 version = "" if info is None else self._redact.clean(info.version)
                 self._known = replace(
                     listed,
-                    protocol=self._negotiation.protocol_label(spoken),
-                    handshake=self._negotiation.on_connected(spoken, version),
+                    protocol=self._connection.negotiation.protocol_label(spoken),
+                    handshake=self._connection.negotiation.on_connected(spoken, version),
                     server_version=version,
                     definition=definition_fingerprint(self._config),
                 )
@@ -297,7 +275,7 @@ class Session:
         is_template, argument = of.is_template, {"name": of.argument, "value": of.value}
         target = types.ResourceTemplateReference(uri=of.name) if is_template else types.PromptReference(name=of.name)
         try:
-            with self._calls.other_request():
+            with self._connection.calls.other_request():
                 answer = await self.client.complete(target, argument, dict(given) or None)
         except BROKEN as error:
             log.debug("MCP server %s: no suggestions for %s: %s", self._config.name, of.argument, error)
@@ -308,7 +286,7 @@ class Session:
         self, kind: ToolKind, request: Awaitable[_Answer], convert: Callable[[_Answer, Redaction], Sequence[Piece]]
     ) -> Sequence[Piece]:
         try:
-            with self._calls.other_request():
+            with self._connection.calls.other_request():
                 async with asyncio.timeout(self._config.tool_timeout):
                     return convert(await request, self._redact)
         except (*BROKEN, TimeoutError) as error:
@@ -375,6 +353,15 @@ class Session:
         if self.listings.listing:
             self.report(Event.REQUEST_FAILED)
 
+    @property
+    def _is_modern(self) -> bool:
+        """True for a connected server of the newer era."""
+        return self._client is not None and self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    def _on_server_request(self, method: str) -> None:
+        if self._is_modern and method == sdk.ELICITATION:
+            self._tracker.record_older_elicitation()
+
     def _new_client(self) -> Client:
         async def on_message(message: types.ServerNotification | Exception) -> None:
             if isinstance(message, _CHANGES):
@@ -391,25 +378,22 @@ class Session:
             context: ClientRequestContext,  # noqa: ARG001 - the library gives it by name
             params: types.ElicitRequestParams,
         ) -> types.ElicitResult | types.ErrorData:
-            if self._client is not None and self._client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            if self._is_modern:
                 # Only tool calls set a context; other requests come from the library.
                 return types.ErrorData(code=types.INVALID_REQUEST, message=_ONLY_CALLS)
-            return await self._calls.on_elicitation(params)
+            return await self._connection.calls.on_elicitation(params)
 
         async def on_roots(context: ClientRequestContext) -> types.ListRootsResult:  # noqa: ARG001 - see above
             return list_folders(self._config.roots)
 
         return Client(
             open_transport(
-                self._negotiation.config,
+                self._connection.negotiation.config,
+                self._shared,
                 self.stderr,
                 on_end=lambda: self.report(Event.CONNECTION_LOST),
                 on_request_failed=lambda: self.report(Event.REQUEST_FAILED),
                 on_server_request=self._on_server_request,
-                allowances=self._shared.allowances,
-                resolve=self._shared.resolve,
-                token_provider=self._token_provider,
-                leave_seconds=self._shared.timing.waits.leave,
             ),
             message_handler=on_message,
             logging_callback=on_log,
@@ -417,14 +401,9 @@ class Session:
             elicitation_callback=on_elicitation,
             list_roots_callback=on_roots if self._config.roots else None,
             client_info=types.Implementation(name="countersign", version=bot.__version__),
-            mode=self._negotiation.mode,
+            mode=self._connection.negotiation.mode,
             cache=None,
         )
-
-    def _on_server_request(self, method: str) -> None:
-        modern = self._client is not None and self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
-        if modern and method == sdk.ELICITATION:
-            self._tracker.record_older_elicitation()
 
     async def _list(self, client: Client) -> ServerCapabilities:
         """Return the known capabilities with the current tools and instructions."""
@@ -433,7 +412,7 @@ class Session:
         self._shared.observe(CacheUsed(self._config.name, "refresh"))
         listed, ttl = await self._fetcher.list_tools(client)
         self.listings.listing_succeeded()
-        self._report(self, Event.TOOLS_LISTED)
+        self._connection.report(self, Event.TOOLS_LISTED)
         self._listed_at = began
         self._fresh_until = began + min(ttl, _LONGEST_TTL)
         if listed.left_out and listed.left_out != self._known.left_out:
@@ -447,8 +426,8 @@ class Session:
                 watchers.start_soon(self._read_notifications, client)
             await self._others(client)
             watchers.start_soon(self.resources.run, client)
-            watchers.start_soon(monitor, client, self.report, self._activity, self._shared.timing, self._shared.clock)
-            while self._tracker.state in SERVING and not self._closing.is_set():
+            watchers.start_soon(monitor, client, self.report, self._connection.activity, self._shared)
+            while self._tracker.state in SERVING and not self._connection.closing.is_set():
                 if self.listings.is_due or self._tracker.state is State.SUSPECT:
                     await self._refresh()
                 await self._wakeup.wait()

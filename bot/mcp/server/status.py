@@ -16,8 +16,9 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
-from bot.domain.metrics import MetricSink, SessionChanged, SessionEvent, null_sink
+from bot.domain.metrics import SessionChanged, SessionEvent
 from bot.domain.pins import Pinned
 from bot.domain.servers import (
     LAST_HANDSHAKE_VERSION,
@@ -35,6 +36,9 @@ from bot.mcp.errors import NO_PROBLEM, Problem
 from bot.mcp.review import ToolPinning, apply_definition
 from bot.mcp.server.output import ServerLog, StrayLineCounter
 from bot.mcp.server.retry import CallBreaker, CircuitBreaker
+
+if TYPE_CHECKING:
+    from bot.mcp.server.dependencies import ConnectionDependencies
 
 log = logging.getLogger(__name__)
 
@@ -280,7 +284,9 @@ class SyncNotifier:
 class ServerStatusTracker:
     """State of one server, its status for users, and its capabilities.
 
-    `synced` are its cached capabilities. A `disconnected` server stays so until an admin connects it.
+    `synced` are its cached capabilities, `pinned` their pins. A `disconnected` server stays so until an admin connects
+    it. `notifier` receives its synced capabilities. The sessions of one server share the breakers and the logs of
+    `parent`, the tracker of its own one.
     `asks_in_older_way`: the server tried to ask a user by a request that its protocol does not have.
     `retries_exhausted` is True if more attempts have failed than the limit allows.
     Every change that users can see wakes the waiting tasks.
@@ -290,33 +296,33 @@ class ServerStatusTracker:
         self,
         config: ServerConfig,
         synced: CachedCapabilities,
-        notifier: OnReport,
-        pinning: ToolPinning,
-        breaker: CircuitBreaker,
+        pinned: Pinned | None,
+        shared: ConnectionDependencies,
         *,
-        calls: CallBreaker,
-        stray_lines: StrayLineCounter,
-        server_log: ServerLog,
         disconnected: bool,
-        observe: MetricSink = null_sink,
+        notifier: OnReport | None = None,
+        parent: ServerStatusTracker | None = None,
     ) -> None:
         self.config = config
         self.asks_in_older_way = False
         self.retries_exhausted = False
-        self.pinning = pinning
-        self.breaker = breaker
-        self.calls = calls
-        self.stray_lines = stray_lines
-        self.server_log = server_log
+        self.pinning = ToolPinning(config.name, shared.review, pinned)
+        if parent is None:
+            timing, clock = shared.timing, shared.clock
+            self.breaker, self.calls = CircuitBreaker(timing.tripping, clock), CallBreaker(timing, clock)
+            self.server_log, self.stray_lines = ServerLog(clock), StrayLineCounter(config.name, clock)
+        else:
+            self.breaker, self.calls = parent.breaker, parent.calls
+            self.server_log, self.stray_lines = parent.server_log, parent.stray_lines
         self._synced = _with_definition(synced, config)
-        pinning.set_known_tools(self._synced.capabilities.definitions)
+        self.pinning.set_known_tools(self._synced.capabilities.definitions)
         self._state = State.DISCONNECTED if disconnected else State.UNUSED
         self._problem = self._call_problem = NO_PROBLEM
         self._connected_at: float | None = None
         # Remembers a state that hides the tools, until the next connection.
         self._hidden_by: State | None = self._state if self._state in HIDING_TOOLS else None
-        self._notifier: OnReport | None = notifier
-        self._observe = observe
+        self._notifier: OnReport | None = notifier or shared.sync_notifier.report
+        self._observe = shared.observe
         self._changed = asyncio.Event()
 
     @property

@@ -47,11 +47,12 @@ from bot.domain.servers import (
     StdioTransport,
     kind_of,
 )
-from bot.mcp.config.checks import AllowedTargets, Resolve, check_start, endpoint_fingerprint
+from bot.mcp.config.checks import check_start, endpoint_fingerprint
 from bot.mcp.errors import TOO_DEEP, WITHOUT_ID, RequestContext, current_request, record_request
 from bot.mcp.failures import NOT_THIS_TRANSPORT, is_plain_json_rpc, named_version, root_cause
-from bot.mcp.oauth.tokens import AuthTransport, TokenProvider
+from bot.mcp.oauth.tokens import AuthTransport
 from bot.mcp.sdk import IncomingStream, OutgoingStream, ReadStream, TransportStreams, WriteStream
+from bot.mcp.server.dependencies import ConnectionDependencies
 from bot.mcp.server.output import StderrTail, StrayLine
 from bot.mcp.server.status import PLAIN
 from bot.mcp.transports.http import GuardedTransport, ProxyTransport, http_client
@@ -208,29 +209,24 @@ class _Outgoing(OutgoingStream):
 @asynccontextmanager
 async def open_transport(
     config: ServerConfig,
+    shared: ConnectionDependencies,
     stderr: StderrTail,
     *,
     on_end: Callable[[], None],
     on_request_failed: Callable[[], None],
     on_server_request: Callable[[str], None],
-    allowances: AllowedTargets,
-    resolve: Resolve,
-    token_provider: TokenProvider | None,
-    leave_seconds: float,
 ) -> AsyncIterator[TransportStreams]:
     """Open the transport to a server for the block.
 
     `stderr` receives the process's standard error. `on_end` is called when the other side closes, `on_request_failed`
     when a request fails whose failure the library does not report, `on_server_request` with the method of each request
-    of the server. `allowances` limit the servers of admins; `token_provider` has the token of a server with OAuth. A
-    process has `leave_seconds` to end by itself.
+    of the server.
     """
     match config.transport:
         case StdioTransport() as process:
-            transport = _stdio(config, process, stderr, allowances, leave_seconds)
+            transport = _stdio(config, process, stderr, shared)
         case HttpTransport() as endpoint:
-            network = build_network(config, allowances, resolve, token_provider)
-            transport = _http(endpoint, config, network, on_request_failed)
+            transport = _http(endpoint, config, build_network(config, shared), on_request_failed)
     async with transport as (incoming, outgoing):
         requests = _Requests(config.name)
         yield (
@@ -239,11 +235,10 @@ async def open_transport(
         )
 
 
-def build_network(
-    config: ServerConfig, allowances: AllowedTargets, resolve: Resolve, token_provider: TokenProvider | None = None
-) -> httpx2.AsyncBaseTransport:
+def build_network(config: ServerConfig, shared: ConnectionDependencies) -> httpx2.AsyncBaseTransport:
     """Return the network for this server, with its token if it has one."""
-    below = ProxyTransport() if config.from_file else GuardedTransport(allowances, resolve)
+    below = ProxyTransport() if config.from_file else GuardedTransport(shared.allowances, shared.resolve)
+    token_provider = shared.token_provider(config)
     if token_provider is None or not isinstance(config.transport, HttpTransport):
         return below
     return AuthTransport(below, token_provider, config.transport.url)
@@ -251,10 +246,10 @@ def build_network(
 
 @asynccontextmanager
 async def _stdio(
-    config: ServerConfig, process: StdioTransport, stderr: StderrTail, allowances: AllowedTargets, leave_seconds: float
+    config: ServerConfig, process: StdioTransport, stderr: StderrTail, shared: ConnectionDependencies
 ) -> AsyncIterator[TransportStreams]:
-    await asyncio.to_thread(check_start, config, allowances.templates())
-    command = (process.command, *process.args)
+    await asyncio.to_thread(check_start, config, shared.allowances.templates())
+    command, leave_seconds = (process.command, *process.args), shared.timing.waits.leave
     async with (
         stderr.open() as errors,
         child_process(command, child_environment(process), process.cwd, errors, leave_seconds) as streams,
