@@ -11,7 +11,7 @@ import json
 import re
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import Any
@@ -186,7 +186,16 @@ def _blocks(message: Message, ids: CallIds, by: str) -> list[Block]:
         case MessageRole.ASSISTANT:
             return _assistant(message, ids, by)
         case MessageRole.TOOL:
-            return [_result(part, ids) for part in message.parts if isinstance(part, ToolResult)]
+            return [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": ids.of_result(part.call_id),
+                    "content": _readable(part.parts),
+                    **({"is_error": True} if part.is_error else {}),
+                }
+                for part in message.parts
+                if isinstance(part, ToolResult)
+            ]
 
 
 def _assistant(message: Message, ids: CallIds, by: str) -> list[Block]:
@@ -199,18 +208,11 @@ def _assistant(message: Message, ids: CallIds, by: str) -> list[Block]:
                 return _text_block(part.text)
         return None
 
+    def is_thought(block: Block) -> bool:
+        return block.get("type") in _THOUGHTS
+
     metadata = message.provider_metadata.get(METADATA)
-    return write_parts(message, metadata, by, ("thinking", "block"), is_thought=_is_thought, write=write)
-
-
-def _is_thought(block: Block) -> bool:
-    return block.get("type") in _THOUGHTS
-
-
-def _result(result: ToolResult, ids: CallIds) -> Block:
-    content = _readable(result.parts)
-    block = {"type": "tool_result", "tool_use_id": ids.of_result(result.call_id), "content": content}
-    return {**block, "is_error": True} if result.is_error else block
+    return write_parts(message, metadata, by, ("thinking", "block"), is_thought=is_thought, write=write)
 
 
 def _readable(parts: Sequence[Part]) -> list[Block]:
@@ -268,7 +270,12 @@ class ReplyDraft(reply_draft.ReplyDraft):
     def take(self, event: Event, /) -> Iterator[Delta]:  # noqa: D102 - the base says it
         match text(event, "type"):
             case "content_block_delta":
-                yield from self._continue(event)
+                delta = get_field(event, "delta")
+                block = self._continued_block(get_field(event, "index"), _KINDS.get(text(delta, "type"), ""))
+                if more := text(delta, "text") or text(delta, "partial_json") or text(delta, "thinking"):
+                    yield from _add(block, more)
+                else:
+                    block.signature += text(delta, "signature")
             case "content_block_start":
                 yield from self._begin(get_field(event, "index"), get_field(event, "content_block"))
             case "message_start":
@@ -336,14 +343,6 @@ class ReplyDraft(reply_draft.ReplyDraft):
         if begun := text(start, "text") or text(start, "thinking"):
             yield from _add(block, begun)
 
-    def _continue(self, event: Mapping[str, Any]) -> Iterator[Delta]:
-        delta = get_field(event, "delta")
-        block = self._continued_block(get_field(event, "index"), _KINDS.get(text(delta, "type"), ""))
-        if more := text(delta, "text") or text(delta, "partial_json") or text(delta, "thinking"):
-            yield from _add(block, more)
-        else:
-            block.signature += text(delta, "signature")
-
     def _continued_block(self, index: object, kind: str) -> ItemDraft:
         """Return the block that a delta of this kind continues; start one if none fits.
 
@@ -358,8 +357,8 @@ class ReplyDraft(reply_draft.ReplyDraft):
         """Update the token counts. Counts only grow, because some servers send 0 first or last."""
         for name in _COUNTS:
             self._counts[name] = max(self._counts[name], get_count(usage, name))
-        thought = get_count(get_field(usage, "output_tokens_details"), "thinking_tokens")
-        self._counts["thinking_tokens"] = max(self._counts["thinking_tokens"], thought)
+        details = get_field(usage, "output_tokens_details")
+        self._counts["thinking_tokens"] = max(self._counts["thinking_tokens"], get_count(details, "thinking_tokens"))
         counts = self._earlier + self._counts
         cached, written = counts["cache_read_input_tokens"], counts["cache_creation_input_tokens"]
         read = counts["input_tokens"] + written + cached

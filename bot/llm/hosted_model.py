@@ -25,6 +25,7 @@ from collections.abc import (
 )
 from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import aiohttp
@@ -164,15 +165,9 @@ class HostedModel:
     """The model that `service` runs."""
 
     def __init__(
-        self,
-        service: Service,
-        capabilities: Capabilities,
-        client: VendorClient,
-        wire_format: WireFormat,
-        *,
-        learns_images: bool = True,
+        self, capabilities: Capabilities, client: VendorClient, wire_format: WireFormat, *, learns_images: bool = True
     ) -> None:
-        self._service = service
+        self._service = service = client.service
         self._learns_images = learns_images
         self._capabilities = capabilities
         self._client = client
@@ -194,7 +189,14 @@ class HostedModel:
         continued = request
         for _ in range(_MOST_PAUSES):
             completion = None
-            async with aclosing(self._read(continued, draft, timeouts)) as events:
+            reply = read_reply(
+                partial(self._open, continued),
+                draft,
+                EventReader(self._wire_format.passed_over),
+                timeouts,
+                self._client.map_errors([tool.name for tool in request.tools]),
+            )
+            async with aclosing(reply) as events:
                 async for event in events:
                     match event:
                         case Completion():
@@ -206,28 +208,16 @@ class HostedModel:
                             if isinstance(event, ReasoningDelta):  # the service takes the thoughts out
                                 visible.thinks_first = self._thinks_first = False
                             yield event
-            partial = draft.resume()
-            if partial is None:
+            paused = draft.resume()
+            if paused is None:
                 break
-            continued = replace(request, messages=(*request.messages, partial))
+            continued = replace(request, messages=(*request.messages, paused))
         if completion is not None:
             self._thinks_first = thinks_first(completion) if completion.message.text else self._thinks_first
             completion = read_markup(completion, request.tools)
             for delta in visible.show(completion.message.text):
                 yield delta
             yield completion
-
-    def _read(
-        self, request: ModelRequest, draft: ReplyDraft, timeouts: StreamTimeouts
-    ) -> AsyncGenerator[Delta | Completion, None]:
-        return read_reply(
-            lambda: self._open(request),
-            draft,
-            EventReader(self._wire_format.passed_over),
-            service=self._service,
-            timeouts=timeouts,
-            map_errors=self._client.map_errors([tool.name for tool in request.tools]),
-        )
 
     async def close(self) -> None:
         """Close the connections."""
@@ -237,7 +227,13 @@ class HostedModel:
         """Send the request, and a simpler one if the service rejects a part. The rejected part is remembered only after
         the simpler request was accepted, because the error may quote the prompt.
         """
-        request = self._fitting(request)
+        able = self._capabilities
+        for is_able, leave_out in (
+            (able.images, without_images),
+            (able.documents, without_files),
+            (able.tools, without_tools),
+        ):
+            request = request if is_able else leave_out(request)
         rejected, learned = frozenset(self._rejected_features), self._capabilities
         while True:
             body = await self._encode_request(request, rejected)
@@ -273,13 +269,6 @@ class HostedModel:
                 tokens = easier.limits.max_tokens
                 return replace(known, output_tokens=tokens, largest_output=tokens)
         return known
-
-    def _fitting(self, request: ModelRequest) -> ModelRequest:
-        if not self._capabilities.images:
-            request = without_images(request)
-        if not self._capabilities.documents:
-            request = without_files(request)
-        return request if self._capabilities.tools else without_tools(request)
 
     async def _encode_request(self, request: ModelRequest, rejected: frozenset[ErrorKind]) -> bytes:
         """Return the request's body. A large one, or one with new tools, is built in a thread: parsing large schemas
@@ -412,8 +401,11 @@ class VendorClient:
                     raise ValueError("too large")
         finally:
             await response.aclose()
-        # Aside: a long list takes its time, and it is asked for while people are answered.
-        return await asyncio.to_thread(_as_json, bytes(body))
+        try:
+            # Aside: a long list takes its time, and it is asked for while people are answered.
+            return await asyncio.to_thread(json.loads, bytes(body))
+        except RecursionError as error:
+            raise ValueError("too deep") from error
 
     def read_error(self, error: Exception) -> ProviderError | None:
         """Return the service's error if the answer contains one."""
@@ -461,13 +453,6 @@ def openai_client(service: Service, path: str) -> VendorClient:
     return VendorClient(service, openai, openai.AsyncOpenAI, path, None)
 
 
-def _as_json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except RecursionError as error:
-        raise ValueError("too deep") from error
-
-
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
@@ -504,6 +489,10 @@ class EventReader:
         """True if the body holds other text and no events so far, such as a web page."""
         return bool(self._page) and not self._events
 
+    @property
+    def _may_be_page(self) -> bool:
+        return not self._events and self._read <= _LARGEST_PAGE
+
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """Return the objects of the events that this chunk completes. An event without a name is named by its `type`.
         Raises ValueError and RecursionError for invalid JSON; JSON that is not an object is skipped.
@@ -516,8 +505,8 @@ class EventReader:
                 yield from self._event()
             elif line.startswith(b"event:"):
                 self._name = line[6:].strip()
-            elif not self._events and not line.startswith((b":", b"id:", b"retry:")) and not line.isspace():
-                self._keep(line)
+            elif self._may_be_page and not line.startswith((b":", b"id:", b"retry:")) and not line.isspace():
+                self._page.append(line)
         if self._read - self._read_before > LARGEST_EVENT or self._read > LARGEST_REPLY:
             raise ValueError("what came in is larger than any reply")
 
@@ -552,10 +541,6 @@ class EventReader:
         self._line = [rest] if rest else []
         return lines
 
-    def _keep(self, line: bytes) -> None:
-        if self._read <= _LARGEST_PAGE:
-            self._page.append(line)
-
     def _event(self) -> Iterator[Event]:
         data, name = b"\n".join(self._data).strip(), self._name
         self._data, self._name, self._read_before = [], b"", self._read
@@ -574,8 +559,6 @@ async def read_reply(
     opening: Callable[[], Awaitable[httpx2.Response]],
     draft: ReplyDraft,
     reader: EventReader,
-    *,
-    service: Service,
     timeouts: StreamTimeouts,
     map_errors: AbstractContextManager[None],
 ) -> AsyncGenerator[Delta | Completion, None]:
@@ -594,6 +577,7 @@ async def read_reply(
             raise
     completion = draft.completion()
     if completion is None:
+        service = timeouts.service
         raise service.unreadable_error() if reader.nonsense else service.incomplete_error()
     yield completion
 
@@ -653,7 +637,7 @@ class StreamTimeouts:
 
     def __init__(self, service: Service, limits: ModelLimits) -> None:
         self._clock = asyncio.get_running_loop().time
-        self._service = service
+        self.service = service
         self._limits = limits
         self._end = self._clock() + limits.total_seconds
         self.start_request()
@@ -684,5 +668,5 @@ class StreamTimeouts:
         except TimeoutError as error:
             late = moment >= self._end
             raise (
-                self._service.too_long_error(self._limits) if late else self._service.silence_error(seconds, setting)
+                self.service.too_long_error(self._limits) if late else self.service.silence_error(seconds, setting)
             ) from error

@@ -6,7 +6,8 @@ The vendors are asked about the one model, compatible servers for their list, be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -66,29 +67,28 @@ class ListedModel(HostedModel):
         """Ask the service. Raises ModelUnavailable if it cannot be reached, ModelBarred if it rejects the key or does
         not know the model.
         """
-        try:
-            async with asyncio.timeout(LOOK_UP_SECONDS):
-                with self._client.map_errors(()):
-                    return await self._look_up()
-        except TimeoutError as error:
-            raise self._service.silence_error(LOOK_UP_SECONDS) from error
+        async with self._asking():
+            return await self._look_up()
 
-    async def model_names(self) -> Sequence[str]:
-        """Return the names of the models, as far as the first page goes. Raises the errors of `look_up`."""
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(LOOK_UP_SECONDS):
                 with self._client.map_errors(()):
                     if self._paths.key:
                         await self._fetch(self._paths.key, self._service.own_address)
-                    listing = await self._fetch(self._paths.models, strict=False)
+                    yield
         except TimeoutError as error:
             raise self._service.silence_error(LOOK_UP_SECONDS) from error
+
+    async def model_names(self) -> Sequence[str]:
+        """Return the names of the models, as far as the first page goes. Raises the errors of `look_up`."""
+        async with self._asking():
+            listing = await self._fetch(self._paths.models, strict=False)
         data = listing.get("data") if isinstance(listing, Mapping) else listing
         return [entry["id"] for entry in _entries(data) if isinstance(entry.get("id"), str)]
 
     async def _look_up(self) -> Availability:
-        if self._paths.key:
-            await self._fetch(self._paths.key, self._service.own_address)
         if self._service.own_address:
             path = f"{self._paths.models}/{quote(self._service.model, safe=':@')}"
             entry = await self._fetch(path, strict=True)
@@ -136,7 +136,7 @@ def listed_model(
     service, (body, draft) = client.service, protocol
     own = {"own_address": service.own_address, "by": service.writer, "reasoning": config.reasoning}
     wire_format = WireFormat(partial(body, config.model, **own), partial(draft, service.writer), passed_over)
-    return ListedModel(paths, service, capabilities, client, wire_format, learns_images=config.images is None)
+    return ListedModel(paths, capabilities, client, wire_format, learns_images=config.images is None)
 
 
 def _is_final(provider_error: ProviderError, *, strict: bool) -> bool:
@@ -160,14 +160,11 @@ def _in_list(listing: Any, model: str) -> Availability:
     entry = next(_named_entries(model, entries, "id"), None)
     if entry is not None:
         return _parse_entry(entry)
-    if isinstance(listing, Mapping) and (listing.get("has_more") or _next_page(listing)):
+    links = listing.get("links") if isinstance(listing, Mapping) else None
+    has_next = isinstance(links, Mapping) and bool(links.get("next"))
+    if isinstance(listing, Mapping) and (listing.get("has_more") or has_next):
         return NotReported(gettext_lazy("its list is longer than one page, and the model is not on the first"))
     return NotListed(tuple(entry["id"] for entry in entries if isinstance(entry.get("id"), str)))
-
-
-def _next_page(listing: Mapping[str, Any]) -> bool:
-    links = listing.get("links")
-    return isinstance(links, Mapping) and bool(links.get("next"))
 
 
 def _entries(data: Any) -> list[Mapping[str, Any]]:

@@ -150,7 +150,9 @@ def _messages(message: Message, ids: CallIds, by: str, *, thinks: bool) -> Itera
         case MessageRole.SYSTEM:
             yield {"role": "system", "content": _text(message.parts)}
         case MessageRole.USER:
-            yield {"role": "user", "content": _user_content(message)}
+            has_files = any(isinstance(part, ImagePart) or is_document(part) for part in message.parts)
+            content = [_user_part(part) for part in message.parts] if has_files else _text(message.parts)
+            yield {"role": "user", "content": content}
         case MessageRole.ASSISTANT:
             written: dict[str, Any] = {"role": "assistant", "content": message.text}
             if message.tool_calls:
@@ -170,12 +172,6 @@ def _messages(message: Message, ids: CallIds, by: str, *, thinks: bool) -> Itera
             if images:
                 heading = {"type": "text", "text": _IMAGES_OF_TOOLS}
                 yield {"role": "user", "content": [heading, *(_user_part(image) for image in images)]}
-
-
-def _user_content(message: Message) -> str | list[dict[str, Any]]:
-    if not any(isinstance(part, ImagePart) or is_document(part) for part in message.parts):
-        return _text(message.parts)
-    return [_user_part(part) for part in message.parts]
 
 
 def _user_part(part: Part) -> dict[str, Any]:
@@ -293,7 +289,9 @@ class ReplyDraft(reply_draft.ReplyDraft):
                 case "content" | "refusal" if value:
                     yield from self._add_text(name, value, delta)
                 case "reasoning_content" | "reasoning" if thought := text(delta, name):
-                    yield from self._add_reasoning(name, thought, delta)
+                    self._thoughts.setdefault(name, []).append(thought)
+                    if name == _OLD_NAME or not text(delta, _OLD_NAME):  # some servers say it under both names
+                        yield ReasoningDelta(thought)
                 case "reasoning_details":
                     for fragment in get_list(delta, name):
                         _join(self._details, fragment)
@@ -310,11 +308,6 @@ class ReplyDraft(reply_draft.ReplyDraft):
             self._text.append(more)
             self._refused |= name == "refusal"
             yield TextDelta(more)
-
-    def _add_reasoning(self, name: str, thought: str, delta: object) -> Iterator[ReasoningDelta]:
-        self._thoughts.setdefault(name, []).append(thought)
-        if name == _OLD_NAME or not text(delta, _OLD_NAME):  # some servers say it under both names
-            yield ReasoningDelta(thought)
 
     def completion(self) -> Completion | None:  # noqa: D102 - the base says it
         if not self.finished:

@@ -136,14 +136,15 @@ def _items(message: Message, by: str, ids: CallIds) -> Iterator[Item]:
             if message.text.strip():
                 yield {"role": "developer", "content": message.text}
         case MessageRole.USER:
-            yield {"role": "user", "content": _content(message.parts)}
+            yield {"role": "user", "content": _content(message.parts) or "(empty message)"}
         case MessageRole.ASSISTANT:
             yield from _assistant(message, by, ids)
         case MessageRole.TOOL:
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    call_id = ids.of_result(part.call_id)
-                    yield {"type": "function_call_output", "call_id": call_id, "output": _output(part)}
+                    prefix = "Error: " if part.is_error else ""
+                    output = _content(part.parts, prefix)
+                    yield {"type": "function_call_output", "call_id": ids.of_result(part.call_id), "output": output}
 
 
 def _assistant(message: Message, by: str, ids: CallIds) -> list[Item]:
@@ -161,28 +162,17 @@ def _assistant(message: Message, by: str, ids: CallIds) -> list[Item]:
                 return {"role": "assistant", "content": part.text, **phase}
         return None
 
-    return write_parts(message, metadata, by, ("reasoning", "item"), is_thought=_is_readable, write=write)
+    def is_thought(item: Item) -> bool:
+        return item.get("type") == "reasoning" and isinstance(item.get("encrypted_content"), str)
+
+    return write_parts(message, metadata, by, ("reasoning", "item"), is_thought=is_thought, write=write)
 
 
-def _is_readable(item: Item) -> bool:
-    return item.get("type") == "reasoning" and isinstance(item.get("encrypted_content"), str)
-
-
-def _output(result: ToolResult) -> str | list[Item]:
-    if any(_is_file(part) for part in result.parts):
-        prefix = [{"type": "input_text", "text": "Error:"}] if result.is_error else []
-        return [*prefix, *(_part(part) for part in result.parts)]
-    return ("Error: " if result.is_error else "") + "\n".join(in_words(part) for part in result.parts)
-
-
-def _content(parts: Sequence[Part]) -> str | list[Item]:
-    if any(_is_file(part) for part in parts):
-        return [_part(part) for part in parts]
-    return "\n".join(in_words(part) for part in parts) or "(empty message)"
-
-
-def _is_file(part: Part) -> bool:
-    return isinstance(part, ImagePart) or is_document(part)
+def _content(parts: Sequence[Part], prefix: str = "") -> str | list[Item]:
+    """Return the parts after the prefix: a text if there are no images and documents."""
+    if any(isinstance(part, ImagePart) or is_document(part) for part in parts):
+        return [*([_part(TextPart(prefix.strip()))] if prefix else []), *(_part(part) for part in parts)]
+    return prefix + "\n".join(in_words(part) for part in parts)
 
 
 def _part(part: Part) -> Item:

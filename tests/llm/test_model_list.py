@@ -209,6 +209,6 @@ async def at_home(service: FakeLanguageModel, name: str) -> AsyncIterator[Listed
     client = openai_client(home, "/chat/completions")
     protocol = WireFormat(lambda _request, _known: {}, openai_chat.ReplyDraft)
     try:
-        yield ListedModel(ModelListPaths(), home, Capabilities(), client, protocol)
+        yield ListedModel(ModelListPaths(), Capabilities(), client, protocol)
     finally:
         await client.close()

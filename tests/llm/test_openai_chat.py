@@ -54,21 +54,35 @@ async def calls_of(*fragments: dict[str, Any], finish: str = "tool_calls") -> li
     return [(call.id, call.name, dict(call.arguments)) for call in completion.message.tool_calls]
 
 
-async def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
-    assert await calls_of(part("look", '{"n": ', id="a"), part("", "1}", id="a"), part("look", '{"n": 2}', id="b")) == [
-        ("a", "look", {"n": 1}),
-        ("b", "look", {"n": 2}),
-    ]
+FIRST, BOTH = [("a", "look", {"n": 1})], [("a", "look", {"n": 1}), ("b", "look", {"n": 2})]
+FRAGMENTS: dict[str, tuple[tuple[dict[str, Any], ...], list[tuple[str, str, dict[str, Any]]]]] = {
+    "told apart by their ids": (
+        (part("look", '{"n": ', id="a"), part("", "1}", id="a"), part("look", '{"n": 2}', id="b")),
+        BOTH,
+    ),
+    "whole calls without index and id": (
+        (part("look", '{"n": 1}'), part("look", '{"n": 2}')),
+        [("call_1", "look", {"n": 1}), ("call_2", "look", {"n": 2})],
+    ),
+    "one index": ((part("look", '{"n": 1}', index=0, id="a"), part("look", '{"n": 2}', index=0, id="b")), BOTH),
+    "a new id with every fragment": ((part("look", '{"n"', index=0, id="a"), part("", ": 1}", index=0, id="b")), FIRST),
+    "a repeated name": ((part("look", '{"n"', index=0, id="a"), part("look", ": 1}", index=0, id="a")), FIRST),
+    "two calls that take turns": (
+        (
+            *(part("look", "", index=0, id="a"), part("look", "", index=1, id="b")),
+            *(part("", '{"n": 1', index=0), part("", '{"n": 2}', index=1), part("", "}", index=0)),
+        ),
+        BOTH,
+    ),
+    "an object in place of its text": (({"id": "a", "function": {"name": "look", "arguments": {"n": 1}}},), FIRST),
+    "an empty object": (({"id": "a", "function": {"name": "look", "arguments": {}}},), [("a", "look", {})]),
+}
 
 
-async def test_whole_calls_without_index_and_id_get_ids_of_their_own() -> None:
-    calls = await calls_of(part("look", '{"n": 1}'), part("look", '{"n": 2}'))
-    assert calls == [("call_1", "look", {"n": 1}), ("call_2", "look", {"n": 2})]
-
-
-async def test_calls_that_share_an_index_are_told_apart_by_their_ids() -> None:
-    calls = await calls_of(part("look", '{"n": 1}', index=0, id="a"), part("look", '{"n": 2}', index=0, id="b"))
-    assert calls == [("a", "look", {"n": 1}), ("b", "look", {"n": 2})]
+@pytest.mark.parametrize("name", FRAGMENTS)
+async def test_fragments_become_the_calls_that_they_belong_to(name: str) -> None:
+    fragments, calls = FRAGMENTS[name]
+    assert await calls_of(*fragments) == calls
 
 
 @pytest.mark.parametrize("ids", [{}, {"id": ""}, {"id": None}])
@@ -80,27 +94,6 @@ async def test_calls_that_share_an_index_without_ids_are_told_apart(ids: dict[st
     assert calls == [("call_1", "look", {"n": 1}), ("call_2", second, {"n": 2})]
 
 
-async def test_a_new_id_with_every_fragment_makes_no_new_calls() -> None:
-    calls = await calls_of(part("look", '{"n"', index=0, id="a"), part("", ": 1}", index=0, id="b"))
-    assert calls == [("a", "look", {"n": 1})]
-
-
-async def test_a_name_that_is_repeated_is_not_doubled() -> None:
-    calls = await calls_of(part("look", '{"n"', index=0, id="a"), part("look", ": 1}", index=0, id="a"))
-    assert calls == [("a", "look", {"n": 1})]
-
-
-async def test_fragments_of_two_calls_may_take_turns() -> None:
-    calls = await calls_of(
-        part("one", "", index=0, id="a"),
-        part("two", "", index=1, id="b"),
-        part("", '{"n": 1', index=0),
-        part("", '{"n": 2}', index=1),
-        part("", "}", index=0),
-    )
-    assert calls == [("a", "one", {"n": 1}), ("b", "two", {"n": 2})]
-
-
 async def test_an_id_given_twice_is_made_unique() -> None:
     calls = await calls_of(part("one", "", index=0, id="same"), part("two", "", index=1, id="same"))
     assert [name for _, name, _ in calls] == ["one", "two"]
@@ -110,11 +103,6 @@ async def test_an_id_given_twice_is_made_unique() -> None:
 @pytest.mark.parametrize("finish", ["stop", "tool_calls", "function_call", "eos"])
 async def test_calls_decide_with_any_finish_reason(finish: str) -> None:
     assert await calls_of(part("look", "{}", index=0, id="a"), finish=finish) == [("a", "look", {})]
-
-
-@pytest.mark.parametrize(("arguments", "read"), [({"n": 1}, {"n": 1}), ({}, {})])
-async def test_arguments_may_be_an_object_in_place_of_its_text(arguments: Any, read: dict[str, Any]) -> None:
-    assert await calls_of({"id": "a", "function": {"name": "look", "arguments": arguments}}) == [("a", "look", read)]
 
 
 @pytest.mark.parametrize("arguments", [[1], 7, False])
@@ -172,26 +160,48 @@ async def test_an_end_without_a_reason_is_one_if_the_reply_is_whole(delta: dict[
                 await events(model)
 
 
-async def test_a_service_that_cannot_read_its_models_call_is_asked_again() -> None:
-    refusal = Status(400, "Failed to call a function.", "invalid_request_error", "tool_use_failed")
-    async with talking(OPENAI_CHAT, refusal) as (model, _):
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Status(400, "Failed to call a function.", "invalid_request_error", "tool_use_failed"),
+        Raw((chunk({}, "function_call_filter: MALFORMED_FUNCTION_CALL"), "[DONE]")),
+    ],
+)
+async def test_a_service_that_cannot_read_its_models_call_is_asked_again(reply: Reply) -> None:
+    async with talking(OPENAI_CHAT, reply) as (model, _):
         with pytest.raises(ModelUnavailable, match="cannot read the tool call") as caught:
             await events(model)
     assert caught.value.retry_after == 0.0
 
 
-@pytest.mark.parametrize("finish", ["error", "abort"])
-async def test_an_end_that_is_none_is_no_answer(finish: str) -> None:
-    async with talking(OPENAI_CHAT, Raw((chunk({"content": "Ra"}, finish), "[DONE]"))) as (model, _):
-        with pytest.raises(ModelUnavailable, match="cut off"):
-            await events(model)
+BUSY = {
+    "index": 0,
+    "delta": {"content": ""},
+    "finish_reason": "error",
+    "error": {"code": 429, "message": "It is busy."},
+}
 
 
-async def test_an_error_within_a_choice_is_reported() -> None:
-    error = {"code": 429, "message": "Provider is busy."}
-    broken = {"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error", "error": error}]}
-    async with talking(OPENAI_CHAT, Raw((broken,))) as (model, _):
-        with pytest.raises(ModelUnavailable, match=r"asked too much \(429\): Provider is busy"):
+@pytest.mark.parametrize(
+    ("reply", "kind", "words"),
+    [
+        *((Raw((chunk({"content": "Ra"}, end), "[DONE]")), ModelUnavailable, "cut off") for end in ("error", "abort")),
+        (Raw(({"choices": [BUSY]},)), ModelUnavailable, r"asked too much \(429\): It is busy"),
+        (Status(429, "Too much.", "insufficient_quota", code="insufficient_quota"), ModelRejected, "credit"),
+        (Status(413, "Request too large.", "tokens", code="rate_limit_exceeded"), ModelRejected, "Request too large"),
+        (Status(400, "That is long.", code="context_length_exceeded"), ModelRejected, "new conversation"),
+        (ErrorEvent("BadRequestError", code=400), ModelRejected, "service"),
+        (ErrorEvent("InternalServerError", code=500), ModelUnavailable, "service"),
+        (ErrorEvent("server_error", code=None), ModelUnavailable, "service"),
+        (ErrorEvent("requests", code="rate_limit_exceeded"), ModelUnavailable, "service"),
+        (ErrorEvent("odd", code=7), ModelUnavailable, "service"),
+        (Raw(({"error": {"type": {"a": 1}, "message": ["odd"], "code": [7]}},)), ModelUnavailable, "service"),
+        (Raw(({"error": "odd"},)), ModelUnavailable, "service"),
+    ],
+)
+async def test_an_error_is_read_by_its_code_wherever_it_is(reply: Reply, kind: type[Exception], words: str) -> None:
+    async with talking(OPENAI_CHAT, reply) as (model, _):
+        with pytest.raises(kind, match=words):
             await events(model)
 
 
@@ -243,18 +253,11 @@ async def test_a_server_that_does_not_want_reasoning_back_is_asked_without_it() 
     assert ["reasoning" in request.messages[-2] for request in service.requests[1:]] == [True, False]
 
 
-@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
-async def test_reasoning_is_understood_under_both_its_names(name: str) -> None:
-    async with talking(OPENAI_CHAT, Raw((chunk({name: "Hm."}), chunk({"content": "Yes."}, "stop")))) as (model, _):
-        deltas = (await events(model))[:2]
-    assert deltas == [ReasoningDelta("Hm."), TextDelta("Yes.")]
-
-
-async def test_reasoning_that_is_said_under_both_its_names_is_shown_once() -> None:
-    chunks = (chunk({"reasoning": "Hm.", "reasoning_content": "Hm."}), chunk({"content": "Yes."}, "stop"))
+@pytest.mark.parametrize("names", [("reasoning",), ("reasoning_content",), ("reasoning", "reasoning_content")])
+async def test_reasoning_is_understood_under_both_its_names_and_shown_once(names: tuple[str, ...]) -> None:
+    chunks = (chunk(dict.fromkeys(names, "Hm.")), chunk({"content": "Yes."}, "stop"))
     async with talking(OPENAI_CHAT, Raw(chunks)) as (model, _):
-        deltas = (await events(model))[:-1]
-    assert "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)) == "Hm."
+        assert (await events(model))[:-1] == [ReasoningDelta("Hm."), TextDelta("Yes.")]
 
 
 async def test_a_refusal_is_text_with_its_own_stop() -> None:
@@ -297,11 +300,6 @@ async def test_missing_and_null_fields_are_tolerated() -> None:
 async def test_fields_of_another_kind_are_passed_over(odd: dict[str, Any]) -> None:
     async with talking(OPENAI_CHAT, Raw((odd, chunk({"content": "Rain."}, "length")))) as (model, _):
         assert (await complete(model)).message == assistant("Rain.")
-
-
-async def test_a_stream_without_done_is_complete_once_it_gave_a_finish_reason() -> None:
-    async with talking(OPENAI_CHAT, Raw((chunk({"content": "Rain."}), chunk({}, "stop")))) as (model, _):
-        assert (await complete(model)).message.text == "Rain."
 
 
 async def test_images_are_sent_as_data_and_those_of_tools_behind_their_results() -> None:
@@ -357,24 +355,15 @@ async def test_a_server_that_wants_the_new_name_of_the_token_limit_gets_it_from_
     assert ["max_completion_tokens" in request.body for request in service.requests] == [False, True, True]
 
 
-def test_the_vendors_own_models_see_images_unless_it_is_said_that_they_do_not() -> None:
+def test_the_vendors_own_models_see_images_unless_it_is_said_that_they_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "not an address")
     assert openai_chat.create(openai_chat.Config(MODEL, KEY)).capabilities.images
     assert not openai_chat.create(openai_chat.Config(MODEL, KEY, images=False)).capabilities.images
 
 
-async def test_system_messages_stay_where_they_are() -> None:
-    transcript = (
-        Message(MessageRole.SYSTEM, (TextPart("A"),)),
-        user("B"),
-        Message(MessageRole.SYSTEM, (TextPart("C"),)),
-    )
-    async with talking(OPENAI_CHAT, Say("D")) as (model, service):
-        await complete(model, asking(*transcript))
-    assert [(m["role"], m["content"]) for m in service.requests[0].messages] == [
-        ("system", "A"),
-        ("user", "B"),
-        ("system", "C"),
-    ]
+def test_system_messages_stay_where_they_are() -> None:
+    messages = request_body(MODEL, ModelRequest((system("A"), user("B"), system("C"))), own_address=False)["messages"]
+    assert [(m["role"], m["content"]) for m in messages] == [("system", "A"), ("user", "B"), ("system", "C")]
 
 
 async def test_a_template_that_wants_strict_turns_gets_them_from_then_on() -> None:
@@ -422,45 +411,6 @@ def test_the_vendor_knows_the_token_limit_by_another_name() -> None:
     assert body["stream_options"] == {"include_usage": True}
 
 
-async def test_an_account_without_credit_is_not_asked_again() -> None:
-    reply = Status(429, "You exceeded your current quota.", "insufficient_quota", code="insufficient_quota")
-    async with talking(OPENAI_CHAT, reply) as (model, _):
-        with pytest.raises(ModelRejected, match="credit"):
-            await events(model)
-
-
-async def test_a_request_too_large_for_the_rate_is_not_sent_again() -> None:
-    reply = Status(413, "Request too large: tokens per minute.", "tokens", code="rate_limit_exceeded")
-    async with talking(OPENAI_CHAT, reply) as (model, _):
-        with pytest.raises(ModelRejected, match="Request too large"):
-            await events(model)
-
-
-async def test_a_transcript_that_is_too_long_has_a_fix() -> None:
-    reply = Status(400, "This model's maximum context length is 8192 tokens.", code="context_length_exceeded")
-    async with talking(OPENAI_CHAT, reply) as (model, _):
-        with pytest.raises(ModelRejected, match="new conversation"):
-            await events(model)
-
-
-@pytest.mark.parametrize(
-    ("event", "kind"),
-    [
-        (ErrorEvent("BadRequestError", code=400), ModelRejected),
-        (ErrorEvent("InternalServerError", code=500), ModelUnavailable),
-        (ErrorEvent("server_error", code=None), ModelUnavailable),
-        (ErrorEvent("requests", code="rate_limit_exceeded"), ModelUnavailable),
-        (ErrorEvent("odd", code=7), ModelUnavailable),
-        (Raw(({"error": {"type": {"a": 1}, "message": ["odd"], "code": [7]}},)), ModelUnavailable),
-        (Raw(({"error": "odd"},)), ModelUnavailable),
-    ],
-)
-async def test_an_error_event_is_read_by_its_code(event: Reply, kind: type[Exception]) -> None:
-    async with talking(OPENAI_CHAT, event) as (model, _):
-        with pytest.raises(kind):
-            await events(model)
-
-
 async def test_a_server_without_keys_is_asked_without_a_key() -> None:
     async with talking(OPENAI_CHAT, Say("Hi.")) as (_, service):
         model = openai_chat.create(openai_chat.Config(MODEL, "", base_url=service.base_url))
@@ -470,17 +420,3 @@ async def test_a_server_without_keys_is_asked_without_a_key() -> None:
 
 def test_a_configuration_does_not_show_its_key() -> None:
     assert KEY not in repr(openai_chat.Config(MODEL, KEY))
-
-
-def test_environment_variables_do_not_change_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", "not an address")
-    assert openai_chat.create(openai_chat.Config(MODEL, KEY)).capabilities.images
-
-
-async def test_a_call_that_the_service_calls_malformed_is_asked_again() -> None:
-    finish = "function_call_filter: MALFORMED_FUNCTION_CALL"
-    reply = Raw(({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}, "[DONE]"))
-    async with talking(OPENAI_CHAT, reply) as (model, _):
-        with pytest.raises(ModelUnavailable) as caught:
-            await complete(model)
-    assert caught.value.retry_after == 0
