@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 from bot.domain.servers import ServerStatus
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, ToolOutcome
@@ -54,13 +55,18 @@ class Fault:
 
     name: str
     served: Serving
-    kind: type[ToolOutcome]
-    words: str
+    words: str = DONE
+    kind: type[ToolOutcome] = CallReturned
     afterwards: Afterwards = Afterwards.KEPT
     offers: tuple[str, ...] = ("badly", "well")
     left_out: str = ""
     deadline: float | None = None
     sent: int = 1
+
+
+def unknown(name: str, served: Serving, words: str, **fields: Any) -> Fault:
+    """Return a fault after which the outcome of the call is unknown."""
+    return Fault(name, served, words, CallOutcomeUnknown, **fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,461 +143,348 @@ ANOTHER = "Server bad answered, but its answer is for another request."
 NOT_RPC = "Server bad answered, but its answer is not JSON-RPC 2.0."
 
 TOOLS = [
-    Fault("ok", process(), CallReturned, DONE),
-    Fault("badtool", process(tools=[{"inputSchema": {}}, 5, *BOTH]), CallReturned, DONE, left_out="2 without a name"),
-    Fault("nullschema", process(tools=[listed("badly", inputSchema=None), listed("well")]), CallReturned, DONE),
-    Fault(
-        "notype", process(tools=[listed("badly", inputSchema={"properties": {}}), listed("well")]), CallReturned, DONE
-    ),
+    Fault("ok", process()),
+    Fault("badtool", process(tools=[{"inputSchema": {}}, 5, *BOTH]), left_out="2 without a name"),
+    Fault("nullschema", process(tools=[listed("badly", inputSchema=None), listed("well")])),
+    Fault("notype", process(tools=[listed("badly", inputSchema={"properties": {}}), listed("well")])),
     Fault(
         "outschema",
         process(says(structuredContent={"n": "x"}), [listed("badly", outputSchema=NUMBER), listed("well")]),
-        CallReturned,
         '{"n": "x"}\n(This does not fit what the tool says it returns: n: "x" is not of type "integer".)',
     ),
-    Fault(
-        "outschema_notype", process(tools=[listed("badly", outputSchema={"n": 1}), listed("well")]), CallReturned, DONE
-    ),
-    Fault(
-        "badannot", process(tools=[listed("badly", annotations={"readOnlyHint": "yes"}), *BOTH[1:]]), CallReturned, DONE
-    ),
-    Fault(
-        "dup",
-        process(tools=[*BOTH, listed("badly", description="B")]),
-        CallReturned,
-        DONE,
-        left_out="a second bad__badly",
-    ),
+    Fault("outschema_notype", process(tools=[listed("badly", outputSchema={"n": 1}), listed("well")])),
+    Fault("badannot", process(tools=[listed("badly", annotations={"readOnlyHint": "yes"}), *BOTH[1:]])),
+    Fault("dup", process(tools=[*BOTH, listed("badly", description="B")]), left_out="a second bad__badly"),
     Fault(
         "weirdname",
         process(tools=[*BOTH, listed("w\u00eb\u0456rd name!"), listed("x" * 200)]),
-        CallReturned,
-        DONE,
         offers=("badly", "well", "w\u00eb\u0456rd name!", "x" * 200),
     ),
     Fault(
         "loopcursor",
         process(listings=[[{"tools": BOTH, "nextCursor": "0"}]]),
-        CallReturned,
-        DONE,
         left_out="a second bad__badly, a second bad__well",
     ),
     Fault(
         "deep schema",
         process(tools=[listed("deep", inputSchema=nested(400)), *BOTH]),
-        CallReturned,
-        DONE,
         left_out="deep: its arguments are nested too deeply",
     ),
     Fault(
         "very deep schema, HTTP",
         offering(f'[{{"name":"deep","inputSchema":{VERY_DEEP}}},{{"name":"badly"}},{{"name":"well"}}]'),
-        CallReturned,
-        DONE,
         left_out="deep: its arguments are nested too deeply",
     ),
-    Fault(
-        "deep output schema",
-        process(tools=[listed("badly", outputSchema=nested(400)), *BOTH[1:]]),
-        CallReturned,
-        DONE,
-    ),
+    Fault("deep output schema", process(tools=[listed("badly", outputSchema=nested(400)), *BOTH[1:]])),
     Fault(
         "listchanged",
         process({"do": "change"}, era="legacy", listings=[[{"tools": BOTH}], [{"tools": [*BOTH, listed("new")]}]]),
-        CallReturned,
         "",
         left_out="1 not offered, because no admin has reviewed it yet",
     ),
 ]
 
 ANSWERS = [
-    Fault("unknowncontent", process(says({"type": "hologram"})), CallReturned, "[Unsupported content: hologram]"),
-    Fault("noContent", process({"result": {}}), CallReturned, ""),
-    Fault("no sense", process({"result": {"resultType": 5}}), CallOutcomeUnknown, UNREADABLE),
-    Fault("unknown resultType", process({"result": TELEPATHY}), CallOutcomeUnknown, UNREADABLE),
-    Fault("input_required", process({"result": ASKS}), CallReturned, SAMPLING),
-    Fault(
-        "protocol error", process({"error": {"code": -32603, "message": "No disk"}}), CallReturned, FAILED + "No disk"
-    ),
-    Fault("wrongid", process({"do": "wrong id"}), CallOutcomeUnknown, LATE, deadline=0.5),
-    Fault("twice", process({"do": "twice"}), CallReturned, DONE),
-    Fault("progress", process({"do": "progress", "steps": 3, "seconds": 0.01}), CallReturned, DONE),
-    Fault(
+    Fault("unknowncontent", process(says({"type": "hologram"})), "[Unsupported content: hologram]"),
+    Fault("noContent", process({"result": {}}), ""),
+    unknown("no sense", process({"result": {"resultType": 5}}), UNREADABLE),
+    unknown("unknown resultType", process({"result": TELEPATHY}), UNREADABLE),
+    Fault("input_required", process({"result": ASKS}), SAMPLING),
+    Fault("protocol error", process({"error": {"code": -32603, "message": "No disk"}}), FAILED + "No disk"),
+    unknown("wrongid", process({"do": "wrong id"}), LATE, deadline=0.5),
+    Fault("twice", process({"do": "twice"})),
+    Fault("progress", process({"do": "progress", "steps": 3, "seconds": 0.01})),
+    unknown(
         "progress for ever",
         process({"do": "progress", "steps": 10_000, "seconds": 0.02}),
-        CallOutcomeUnknown,
         LATE,
-        ANEW,
+        afterwards=ANEW,
         deadline=0.5,
     ),
-    Fault("flood of progress", process({"do": "flood", "with": "progress", "lines": 2_000}), CallReturned, DONE),
-    Fault("flood of changes", process({"do": "flood", "with": "changes", "lines": 2_000}), CallReturned, DONE),
-    Fault("flood of requests", process({"do": "flood", "with": "requests", "lines": 1_000}), CallReturned, DONE),
-    Fault("flood of log", process({"do": "flood", "with": "stderr", "lines": 20_000}), CallReturned, DONE),
-    Fault("flood of junk", process({"do": "flood", "with": "junk", "lines": 5_000}), CallReturned, DONE),
-    Fault("junk", process(junk=True), CallReturned, DONE),
-    Fault(
+    Fault("flood of progress", process({"do": "flood", "with": "progress", "lines": 2_000})),
+    Fault("flood of changes", process({"do": "flood", "with": "changes", "lines": 2_000})),
+    Fault("flood of requests", process({"do": "flood", "with": "requests", "lines": 1_000})),
+    Fault("flood of log", process({"do": "flood", "with": "stderr", "lines": 20_000})),
+    Fault("flood of junk", process({"do": "flood", "with": "junk", "lines": 5_000})),
+    Fault("junk", process(junk=True)),
+    unknown(
         "huge",
         process({"do": "large", "characters": LARGEST_ANSWER + 1}),
-        CallOutcomeUnknown,
         "Server bad answered, but its answer has more than 8 MB.",
     ),
-    Fault(
+    unknown(
         "huge, to nobody",
         process({"do": "large", "characters": LARGEST_ANSWER + 1, "id": "nowhere"}),
-        CallOutcomeUnknown,
         LOST,
-        ANEW,
+        afterwards=ANEW,
     ),
 ]
 
 LIVES = [
-    Fault("slow", process({"do": "slow", "seconds": 0.3}), CallReturned, DONE),
-    Fault("silence", process({"do": "silence"}), CallOutcomeUnknown, LATE, deadline=0.5),
-    Fault("hang", process({"do": "hang"}), CallOutcomeUnknown, LATE, ANEW, deadline=0.5),
-    Fault("die", process({"do": "die"}), CallOutcomeUnknown, LOST, ANEW),
-    Fault("die with many words", process({"do": "stderr"}), CallOutcomeUnknown, LOST, ANEW),
-    Fault("stubborn", process(stubborn=True, deaf=True), CallReturned, DONE),
-    Fault("exit_on_probe", process(era="legacy", probe="exit"), CallReturned, DONE),
-    Fault("silent_probe", process(era="legacy", probe="silence", connect_timeout=2.0), CallReturned, DONE),
+    Fault("slow", process({"do": "slow", "seconds": 0.3})),
+    unknown("silence", process({"do": "silence"}), LATE, deadline=0.5),
+    unknown("hang", process({"do": "hang"}), LATE, afterwards=ANEW, deadline=0.5),
+    unknown("die", process({"do": "die"}), LOST, afterwards=ANEW),
+    unknown("die with many words", process({"do": "stderr"}), LOST, afterwards=ANEW),
+    Fault("stubborn", process(stubborn=True, deaf=True)),
+    Fault("exit_on_probe", process(era="legacy", probe="exit")),
+    Fault("silent_probe", process(era="legacy", probe="silence", connect_timeout=2.0)),
 ]
 
 STATUSES = [
-    Fault("HTTP 400", endpoint(Answer(400)), CallReturned, f"{REFUSED}400 Bad Request"),
-    Fault("HTTP 401", endpoint(Answer(401)), CallReturned, f"{REFUSED}401 Unauthorized.{HEADERS}"),
-    Fault("HTTP 403", endpoint(Answer(403)), CallReturned, f"{REFUSED}403 Forbidden.{HEADERS}"),
-    Fault("HTTP 404", endpoint(Answer(404)), CallReturned, f"{REFUSED}404 Not Found.{URL}"),
-    Fault("HTTP 405", endpoint(Answer(405)), CallReturned, f"{REFUSED}405 Method Not Allowed.{URL}"),
-    Fault("HTTP 409", endpoint(Answer(409)), CallReturned, f"{REFUSED}409 Conflict"),
-    Fault("HTTP 410", endpoint(Answer(410)), CallReturned, f"{REFUSED}410 Gone.{URL}"),
-    Fault("HTTP 429", endpoint(Answer(429)), CallReturned, f"{REFUSED}429 Too Many Requests"),
-    Fault("HTTP 429, a short pause", busy(Answer(429, headers={"retry-after": "0"})), CallReturned, DONE, sent=2),
+    Fault("HTTP 400", endpoint(Answer(400)), f"{REFUSED}400 Bad Request"),
+    Fault("HTTP 401", endpoint(Answer(401)), f"{REFUSED}401 Unauthorized.{HEADERS}"),
+    Fault("HTTP 403", endpoint(Answer(403)), f"{REFUSED}403 Forbidden.{HEADERS}"),
+    Fault("HTTP 404", endpoint(Answer(404)), f"{REFUSED}404 Not Found.{URL}"),
+    Fault("HTTP 405", endpoint(Answer(405)), f"{REFUSED}405 Method Not Allowed.{URL}"),
+    Fault("HTTP 409", endpoint(Answer(409)), f"{REFUSED}409 Conflict"),
+    Fault("HTTP 410", endpoint(Answer(410)), f"{REFUSED}410 Gone.{URL}"),
+    Fault("HTTP 429", endpoint(Answer(429)), f"{REFUSED}429 Too Many Requests"),
+    Fault("HTTP 429, a short pause", busy(Answer(429, headers={"retry-after": "0"})), sent=2),
     Fault(
         "HTTP 429, a long pause",
         busy(Answer(429, headers={"retry-after": "60"})),
-        CallReturned,
         f"{REFUSED}429 Too Many Requests. It asks to wait 60 s.",
-        PAUSED,
+        afterwards=PAUSED,
     ),
     Fault(
         "HTTP 503, a long pause",
         busy(Answer(503, headers={"retry-after": "60"})),
-        CallReturned,
         f"{REFUSED}503 Service Unavailable. It asks to wait 60 s.",
-        PAUSED,
+        afterwards=PAUSED,
     ),
     Fault(
         "HTTP 429, an error of MCP",
         endpoint(lambda m: replace(error(m, -32000, "Slow down.", status=429), headers={"retry-after": "60"})),
-        CallReturned,
         f"{FAILED}Slow down. It asks to wait 60 s.",
-        PAUSED,
+        afterwards=PAUSED,
     ),
     Fault(
         "HTTP 503, until a time",
         busy(Answer(503, headers={"retry-after": LATER, "date": NOW})),
-        CallReturned,
         f"{REFUSED}503 Service Unavailable. It asks to wait 90 s.",
-        PAUSED,
+        afterwards=PAUSED,
     ),
-    Fault("HTTP 500", endpoint(Answer(500)), CallOutcomeUnknown, MAY_HAVE_ARRIVED),
-    Fault("HTTP 500, a page", endpoint(replace(HTML, status=500)), CallOutcomeUnknown, MAY_HAVE_ARRIVED),
-    Fault(
-        "HTTP 500, an error of MCP",
-        endpoint(lambda m: error(m, -32603, "No disk", status=500)),
-        CallReturned,
-        f"{FAILED}No disk",
+    unknown("HTTP 500", endpoint(Answer(500)), MAY_HAVE_ARRIVED),
+    unknown("HTTP 500, a page", endpoint(replace(HTML, status=500)), MAY_HAVE_ARRIVED),
+    Fault("HTTP 500, an error of MCP", endpoint(lambda m: error(m, -32603, "No disk", status=500)), f"{FAILED}No disk"),
+    unknown(
+        "HTTP 502", endpoint(Answer(502)), "MCP server request failed: 502 Bad Gateway. The call may have arrived."
     ),
-    Fault(
-        "HTTP 502",
-        endpoint(Answer(502)),
-        CallOutcomeUnknown,
-        "MCP server request failed: 502 Bad Gateway. The call may have arrived.",
+    Fault("HTTP 503", endpoint(Answer(503)), f"{REFUSED}503 Service Unavailable"),
+    unknown(
+        "HTTP 504", endpoint(Answer(504)), "MCP server request failed: 504 Gateway Timeout. The call may have arrived."
     ),
-    Fault("HTTP 503", endpoint(Answer(503)), CallReturned, f"{REFUSED}503 Service Unavailable"),
-    Fault(
-        "HTTP 504",
-        endpoint(Answer(504)),
-        CallOutcomeUnknown,
-        "MCP server request failed: 504 Gateway Timeout. The call may have arrived.",
-    ),
-    Fault("HTTP redirect", endpoint(ELSEWHERE), CallReturned, ANOTHER_ADDRESS),
+    Fault("HTTP redirect", endpoint(ELSEWHERE), ANOTHER_ADDRESS),
     *(
-        Fault(f"HTTP session lost, {name}", forgetful(said), CallReturned, DONE, ANEW, sent=2)
+        Fault(f"HTTP session lost, {name}", forgetful(said), afterwards=ANEW, sent=2)
         for name, said in LOST_SESSIONS.items()
     ),
     Fault(
         "HTTP 400 after the effect",
         endpoint(lambda m: error(m, -32000, "Sent, but the browser session expired", status=400), legacy=True),
-        CallReturned,
         f"{FAILED}Sent, but the browser session expired",
     ),
     Fault(
         "HTTP 400 about a session of the tool",
         endpoint(lambda m: error(m, -32602, "Invalid session_id for table bookings", status=400), legacy=True),
-        CallReturned,
         f"{FAILED}Invalid session_id for table bookings",
     ),
     Fault(
         "HTTP session 404, always",
         endpoint(Answer(404), legacy=True),
-        CallNotSent,
         "Server bad has forgotten the session.",
-        ANEW,
+        afterwards=ANEW,
+        kind=CallNotSent,
         sent=2,
     ),
 ]
 
 BODIES = [
-    Fault("HTTP a page", endpoint(HTML), CallOutcomeUnknown, NOT_IN_MCP),
-    Fault("HTTP a text", endpoint(Answer(200, b"ok", {"content-type": "text/plain"})), CallOutcomeUnknown, NOT_IN_MCP),
-    Fault("HTTP no type", endpoint(Answer(200, b"ok", {"content-type": ""})), CallOutcomeUnknown, NOT_IN_MCP),
-    Fault("HTTP 202", endpoint(Answer(202)), CallOutcomeUnknown, NOT_IN_MCP),
-    Fault("HTTP 204", endpoint(Answer(204, headers={"content-type": ""})), CallOutcomeUnknown, NOT_IN_MCP),
-    Fault("HTTP no JSON", endpoint(Answer(200, b"{")), CallOutcomeUnknown, NO_JSON),
-    Fault("HTTP silence", endpoint(Silence()), CallOutcomeUnknown, LATE, deadline=0.5),
-    Fault("HTTP hang up", endpoint(HangUp()), CallOutcomeUnknown, GONE),
-    Fault(
+    unknown("HTTP a page", endpoint(HTML), NOT_IN_MCP),
+    unknown("HTTP a text", endpoint(Answer(200, b"ok", {"content-type": "text/plain"})), NOT_IN_MCP),
+    unknown("HTTP no type", endpoint(Answer(200, b"ok", {"content-type": ""})), NOT_IN_MCP),
+    unknown("HTTP 202", endpoint(Answer(202)), NOT_IN_MCP),
+    unknown("HTTP 204", endpoint(Answer(204, headers={"content-type": ""})), NOT_IN_MCP),
+    unknown("HTTP no JSON", endpoint(Answer(200, b"{")), NO_JSON),
+    unknown("HTTP silence", endpoint(Silence()), LATE, deadline=0.5),
+    unknown("HTTP hang up", endpoint(HangUp()), GONE),
+    unknown(
         "HTTP cut",
         endpoint(Answer(200, {"content": []}, cut=5)),
-        CallOutcomeUnknown,
         BROKE + "peer closed connection without sending complete message body (received 5 bytes, expected 15).",
     ),
-    Fault(
+    unknown(
         "HTTP stream cut",
         endpoint(CUT_EVENT),
-        CallOutcomeUnknown,
         BROKE + "peer closed connection without sending complete message body (received 7 bytes, expected 1000).",
     ),
-    Fault("HTTP stream without the answer", endpoint(NO_EVENT), CallOutcomeUnknown, LOST),
-    Fault(
+    unknown("HTTP stream without the answer", endpoint(NO_EVENT), LOST),
+    unknown(
         "HTTP endless header",
         endpoint(Endless(JSON + b"x-padding: ", b"x" * 65_536)),
-        CallOutcomeUnknown,
         BROKE + "Receive buffer too long.",
     ),
-    Fault(
-        "HTTP endless headers",
-        endpoint(Endless(JSON, b"x-padding: 1\r\n" * 1000)),
-        CallOutcomeUnknown,
-        BROKE + "Receive buffer too long.",
+    unknown(
+        "HTTP endless headers", endpoint(Endless(JSON, b"x-padding: 1\r\n" * 1000)), BROKE + "Receive buffer too long."
     ),
-    Fault(
-        "HTTP trickle",
-        endpoint(Endless(JSON + b"content-length: 100000\r\n\r\n", b" ", 0.05)),
-        CallOutcomeUnknown,
-        LATE,
-        deadline=0.5,
+    unknown(
+        "HTTP trickle", endpoint(Endless(JSON + b"content-length: 100000\r\n\r\n", b" ", 0.05)), LATE, deadline=0.5
     ),
-    Fault(
-        "HTTP stream of nothing",
-        endpoint(Endless(EVENTS + b"\r\n", b": here\n\n", 0.05)),
-        CallOutcomeUnknown,
-        LATE,
-        deadline=0.5,
-    ),
-    Fault(
+    unknown("HTTP stream of nothing", endpoint(Endless(EVENTS + b"\r\n", b": here\n\n", 0.05)), LATE, deadline=0.5),
+    unknown(
         "HTTP endless body",
         endpoint(Endless(JSON + b"\r\n", b" " * 1_048_576)),
-        CallOutcomeUnknown,
         BROKE + "its answer has more than 8 MB.",
     ),
-    Fault(
+    unknown(
         "HTTP endless event",
         endpoint(Endless(EVENTS + b"\r\ndata: ", b"x" * 1_048_576)),
-        CallOutcomeUnknown,
         "Server bad answered, but its answer has more than 8 MB.",
     ),
-    Fault(
-        "HTTP bomb",
-        endpoint(BOMB),
-        CallOutcomeUnknown,
-        BROKE + "its answer is compressed, though it was asked not to.",
-    ),
-    Fault("HTTP unknown resultType", endpoint(lambda m: result(m, TELEPATHY)), CallOutcomeUnknown, UNREADABLE),
-    Fault("HTTP input_required", endpoint(lambda m: result(m, ASKS)), CallReturned, SAMPLING),
+    unknown("HTTP bomb", endpoint(BOMB), BROKE + "its answer is compressed, though it was asked not to."),
+    unknown("HTTP unknown resultType", endpoint(lambda m: result(m, TELEPATHY)), UNREADABLE),
+    Fault("HTTP input_required", endpoint(lambda m: result(m, ASKS)), SAMPLING),
     Fault(
         "HTTP header mismatch",
         endpoint(lambda m: error(m, -32020, "Header mismatch", status=400)),
-        CallNotSent,
         "Server bad has changed the tool badly.",
+        kind=CallNotSent,
         sent=2,
     ),
     Fault(
         "HTTP capability missing",
         endpoint(lambda m: error(m, -32021, "Missing required client capability", status=400)),
-        CallReturned,
         f"{FAILED}Missing required client capability",
     ),
-    Fault("HTTP killed", killed, CallOutcomeUnknown, GONE, AWAY),
-    Fault("SSE cut", stream(None), CallOutcomeUnknown, LOST, ANEW),
-    Fault("SSE POST 500", stream(Answer(500)), CallOutcomeUnknown, MAY_HAVE_ARRIVED),
-    Fault("SSE POST hang up", stream(HangUp()), CallOutcomeUnknown, GONE),
-    Fault("SSE wrong id", stream(lambda m: result({**m, "id": 4711}, SOUND)), CallOutcomeUnknown, LATE, deadline=0.5),
+    unknown("HTTP killed", killed, GONE, afterwards=AWAY),
+    unknown("SSE cut", stream(None), LOST, afterwards=ANEW),
+    unknown("SSE POST 500", stream(Answer(500)), MAY_HAVE_ARRIVED),
+    unknown("SSE POST hang up", stream(HangUp()), GONE),
+    unknown("SSE wrong id", stream(lambda m: result({**m, "id": 4711}, SOUND)), LATE, deadline=0.5),
 ]
 
-MALFORMED: dict[str, tuple[str, type[ToolOutcome], str]] = {
+READ: dict[str, tuple[str, str]] = {
     "a lone surrogate": (
         f'{ANSWERED}"result":{{"content":[{{"type":"text","text":"a\\ud83d b\\udc00 \\\\ud83d \\ud83d\\ude00"}}]}}}}',
-        CallReturned,
         "a\ufffd b\ufffd \\ud83d \U0001f600",
     ),
     "a lone surrogate in structured content": (
         f'{ANSWERED}"result":{{{CONTENT},"structuredContent":{{"k\\udfff":["\\ud800"]}}}}}}',
-        CallReturned,
         'done\n{"k\ufffd": ["\ufffd"]}',
     ),
-    "a raw control character": (
-        f'{ANSWERED}"result":{{"content":[{{"type":"text","text":"a\tb"}}]}}}}',
-        CallReturned,
-        "a\tb",
-    ),
-    "a null result": (f'{ANSWERED}"result":null}}', CallOutcomeUnknown, NULL),
-    "a text as a result": (f'{ANSWERED}"result":"done"}}', CallOutcomeUnknown, NO_OBJECT),
-    "a list as a result": (f'{ANSWERED}"result":[{{{CONTENT}}}]}}', CallOutcomeUnknown, NO_OBJECT),
-    "neither result nor error": (f'{ANSWERED}"resutl":{{}}}}', CallOutcomeUnknown, NO_RESULT),
-    "only a null error": (f'{ANSWERED}"error":null}}', CallOutcomeUnknown, NO_RESULT),
-    "a result beside a null error": (f'{ANSWERED}{RESULT},"error":null}}', CallReturned, DONE),
+    "a raw control character": (f'{ANSWERED}"result":{{"content":[{{"type":"text","text":"a\tb"}}]}}}}', "a\tb"),
+    "a result beside a null error": (f'{ANSWERED}{RESULT},"error":null}}', DONE),
     "an error beside a null result": (
         f'{ANSWERED}"result":null,"error":{{"code":-32603,"message":"No disk"}}}}',
-        CallReturned,
         FAILED + "No disk",
     ),
     "a text as the code": (
         f'{ANSWERED}"error":{{"code":"RATE_LIMITED","message":"Too many"}}}}',
-        CallReturned,
         FAILED + "Too many (RATE_LIMITED)",
     ),
-    "a fraction as the code": (
-        f'{ANSWERED}"error":{{"code":4.29,"message":"Too many"}}}}',
-        CallReturned,
-        FAILED + "Too many (4.29)",
-    ),
+    "a fraction as the code": (f'{ANSWERED}"error":{{"code":4.29,"message":"Too many"}}}}', FAILED + "Too many (4.29)"),
     "data of an error": (
         f'{ANSWERED}"error":{{"code":7,"message":"Too many","data":{{"retryAfter":30,"quota":"a\\u200bb"}}}}}}',
-        CallReturned,
         FAILED + 'Too many - {"retryAfter": 30, "quota": "ab"}',
     ),
-    "a text as the content": (f'{ANSWERED}"result":{{"content":"done"}}}}', CallReturned, DONE),
-    "one block as the content": (
-        f'{ANSWERED}"result":{{"content":{{"type":"text","text":"done"}}}}}}',
-        CallReturned,
-        DONE,
-    ),
-    "texts as blocks": (f'{ANSWERED}"result":{{"content":["a","b"]}}}}', CallReturned, "a\nb"),
-    "null as the content": (f'{ANSWERED}"result":{{"content":null}}}}', CallReturned, ""),
-    "no code": (f'{ANSWERED}"error":{{"message":"Too many"}}}}', CallReturned, FAILED + "Too many"),
-    "no message": (f'{ANSWERED}"error":{{"code":7}}}}', CallReturned, FAILED + "no reason given"),
+    "a text as the content": (f'{ANSWERED}"result":{{"content":"done"}}}}', DONE),
+    "one block as the content": (f'{ANSWERED}"result":{{"content":{{"type":"text","text":"done"}}}}}}', DONE),
+    "texts as blocks": (f'{ANSWERED}"result":{{"content":["a","b"]}}}}', "a\nb"),
+    "null as the content": (f'{ANSWERED}"result":{{"content":null}}}}', ""),
+    "no code": (f'{ANSWERED}"error":{{"message":"Too many"}}}}', FAILED + "Too many"),
+    "no message": (f'{ANSWERED}"error":{{"code":7}}}}', FAILED + "no reason given"),
     "an object as the message": (
         f'{ANSWERED}"error":{{"code":7,"message":{{"en":"Too many"}}}}}}',
-        CallReturned,
         FAILED + '{"en": "Too many"}',
     ),
-    "a text as the error": (f'{ANSWERED}"error":"No disk"}}', CallReturned, FAILED + "No disk"),
-    "a fraction as the id": (f'{{"jsonrpc":"2.0","id":ID.0,{RESULT}}}', CallReturned, DONE),
-    "a text as the id": (f'{{"jsonrpc":"2.0","id":"ID",{RESULT}}}', CallReturned, DONE),
-    "another version": (f'{{"jsonrpc":"1.0","id":ID,{RESULT}}}', CallReturned, DONE),
-    "a number as the version": (f'{{"jsonrpc":2.0,"id":ID,{RESULT}}}', CallReturned, DONE),
-    "the method in the answer": (f'{ANSWERED}"method":"tools/call",{RESULT}}}', CallReturned, DONE),
-    "a byte order mark": (f"\ufeff{ANSWERED}{RESULT}}}", CallReturned, DONE),
+    "a text as the error": (f'{ANSWERED}"error":"No disk"}}', FAILED + "No disk"),
+    "a fraction as the id": (f'{{"jsonrpc":"2.0","id":ID.0,{RESULT}}}', DONE),
+    "a text as the id": (f'{{"jsonrpc":"2.0","id":"ID",{RESULT}}}', DONE),
+    "another version": (f'{{"jsonrpc":"1.0","id":ID,{RESULT}}}', DONE),
+    "a number as the version": (f'{{"jsonrpc":2.0,"id":ID,{RESULT}}}', DONE),
+    "the method in the answer": (f'{ANSWERED}"method":"tools/call",{RESULT}}}', DONE),
+    "a byte order mark": (f"\ufeff{ANSWERED}{RESULT}}}", DONE),
     "two messages in one": (
         f'{{"jsonrpc":"2.0","method":"notifications/message","params":{{}}}}{ANSWERED}{RESULT}}}',
-        CallReturned,
         DONE,
     ),
-    "words after the message": (f"{ANSWERED}{RESULT}}} in 3 ms", CallReturned, DONE),
-    "a batch": (
-        f'[{{"jsonrpc":"2.0","method":"notifications/message","params":{{}}}},{ANSWERED}{RESULT}}}]',
-        CallReturned,
-        DONE,
-    ),
-    "a batch of one": (f"[{ANSWERED}{RESULT}}}]", CallReturned, DONE),
+    "words after the message": (f"{ANSWERED}{RESULT}}} in 3 ms", DONE),
+    "a batch": (f'[{{"jsonrpc":"2.0","method":"notifications/message","params":{{}}}},{ANSWERED}{RESULT}}}]', DONE),
+    "a batch of one": (f"[{ANSWERED}{RESULT}}}]", DONE),
     "a batch with other answers": (
         f'[{{"jsonrpc":"2.0","id":9999,{RESULT}}},7,{ANSWERED}{RESULT}}},{{"jsonrpc":"2.0","id":9998,"result":null}}]',
-        CallReturned,
         DONE,
     ),
-    "blanks in the id": (f'{{"jsonrpc":"2.0","id":" ID ",{RESULT}}}', CallReturned, DONE),
+    "blanks in the id": (f'{{"jsonrpc":"2.0","id":" ID ",{RESULT}}}', DONE),
     "a text that is dumped twice": (
         '"{\\"jsonrpc\\":\\"2.0\\",\\"id\\":ID,\\"result\\":{\\"content\\":\\"done\\"}}"',
-        CallReturned,
         DONE,
     ),
-    "a NUL before the message": (f"\0{ANSWERED}{RESULT}}}", CallReturned, DONE),
-    "a batch in a batch": (f"[[{ANSWERED}{RESULT}}}]]", CallReturned, DONE),
-    "null as the resultType": (f'{ANSWERED}"result":{{{CONTENT},"resultType":null}}}}', CallReturned, DONE),
-    "a number as _meta": (f'{ANSWERED}"result":{{{CONTENT},"_meta":5}}}}', CallReturned, DONE),
-    "a text as isError": (f'{ANSWERED}"result":{{{CONTENT},"isError":"true"}}}}', CallReturned, DONE),
+    "a NUL before the message": (f"\0{ANSWERED}{RESULT}}}", DONE),
+    "a batch in a batch": (f"[[{ANSWERED}{RESULT}}}]]", DONE),
+    "null as the resultType": (f'{ANSWERED}"result":{{{CONTENT},"resultType":null}}}}', DONE),
+    "a number as _meta": (f'{ANSWERED}"result":{{{CONTENT},"_meta":5}}}}', DONE),
+    "a text as isError": (f'{ANSWERED}"result":{{{CONTENT},"isError":"true"}}}}', DONE),
     "a null text": (
         f'{ANSWERED}"result":{{"content":[{{"type":"text","text":null}}]}}}}',
-        CallReturned,
         "[Unsupported content: text]",
     ),
-    "a null block": (f'{ANSWERED}"result":{{"content":[null]}}}}', CallReturned, "[Unsupported content: NoneType]"),
+    "a null block": (f'{ANSWERED}"result":{{"content":[null]}}}}', "[Unsupported content: NoneType]"),
     "numbers that are none": (
         f'{ANSWERED}"result":{{"content":[],"structuredContent":{{"a":NaN,"b":1e999}}}}}}',
-        CallReturned,
         '{"a": "NaN", "b": "Infinity"}',
     ),
     "a very long number": (
         f'{ANSWERED}"result":{{"content":[],"structuredContent":{{"a":{"9" * 5000}}}}}}}',
-        CallReturned,
         f'{{"a": "{"9" * 5000}"}}',
     ),
     "as deep as can be read": (
         f'{ANSWERED}"result":{{"content":[],"structuredContent":{{"a":{"[" * 190}{"]" * 190}}}}}}}',
-        CallReturned,
         f'{{"a": {"[" * 190}{"]" * 190}}}',
     ),
     "pages to visit that are none": (
         f'{ANSWERED}"error":{{"code":-32042,"message":"Pay","data":{{"elicitations":[5,null]}}}}}}',
-        CallReturned,
         FAILED + 'Pay - {"elicitations": [5, null]}',
     ),
+    "a list as the error": (f'{ANSWERED}"error":["a","b"]}}', FAILED + '["a", "b"]'),
+    "an error and a result": (f'{ANSWERED}{RESULT},"error":{{"code":1,"message":"No disk"}}}}', FAILED + "No disk"),
+    "deep data of an error": (
+        f'{ANSWERED}"error":{{"code":1,"message":"No disk","data":{DEEP}}}}}',
+        f"{FAILED}No disk - {'[' * 198}null{']' * 198}",
+    ),
+}
+"""Answers that the MCP library cannot parse, and the text of the result, which is the same on every transport."""
+UNREAD_ANSWERS: dict[str, tuple[str, str]] = {
+    "a null result": (f'{ANSWERED}"result":null}}', NULL),
+    "a text as a result": (f'{ANSWERED}"result":"done"}}', NO_OBJECT),
+    "a list as a result": (f'{ANSWERED}"result":[{{{CONTENT}}}]}}', NO_OBJECT),
+    "neither result nor error": (f'{ANSWERED}"resutl":{{}}}}', NO_RESULT),
+    "only a null error": (f'{ANSWERED}"error":null}}', NO_RESULT),
     "questions that are none": (
         f'{ANSWERED}"result":{{"resultType":"input_required","inputRequests":[1]}}}}',
-        CallOutcomeUnknown,
         UNREADABLE,
     ),
-    "a list as the error": (f'{ANSWERED}"error":["a","b"]}}', CallReturned, FAILED + '["a", "b"]'),
-    "an error and a result": (
-        f'{ANSWERED}{RESULT},"error":{{"code":1,"message":"No disk"}}}}',
-        CallReturned,
-        FAILED + "No disk",
-    ),
-    "no version": (f'{{"id":ID,{RESULT}}}', CallOutcomeUnknown, NOT_RPC),
+    "no version": (f'{{"id":ID,{RESULT}}}', NOT_RPC),
     "the words of a program that prints": (
         "{'jsonrpc': '2.0', 'id': ID, 'result': {'content': [], 'isError': False}}",
-        CallOutcomeUnknown,
         NO_JSON,
     ),
-    "a comma too many": (f'{ANSWERED}"result":{{"content":[]}},}}', CallOutcomeUnknown, NO_JSON),
-    "half of the answer": (f'{ANSWERED}"result":{{"content":[', CallOutcomeUnknown, NO_JSON),
-    "single quotes": (f"{ANSWERED}\"result\":{{'content':[]}}}}", CallOutcomeUnknown, NO_JSON),
-    "the id behind what is no JSON": (
-        '{"result":{"content":undefined},"jsonrpc":"2.0","id":ID}',
-        CallOutcomeUnknown,
-        NO_JSON,
-    ),
-    "deep": (f'{ANSWERED}"result":{{{CONTENT},"structuredContent":{{"deep":{DEEP}}}}}}}', CallOutcomeUnknown, TOO_DEEP),
+    "a comma too many": (f'{ANSWERED}"result":{{"content":[]}},}}', NO_JSON),
+    "half of the answer": (f'{ANSWERED}"result":{{"content":[', NO_JSON),
+    "single quotes": (f"{ANSWERED}\"result\":{{'content':[]}}}}", NO_JSON),
+    "the id behind what is no JSON": ('{"result":{"content":undefined},"jsonrpc":"2.0","id":ID}', NO_JSON),
+    "deep": (f'{ANSWERED}"result":{{{CONTENT},"structuredContent":{{"deep":{DEEP}}}}}}}', TOO_DEEP),
     "deep, dumped twice": (
         f'"{{\\"jsonrpc\\":\\"2.0\\",\\"id\\":ID,\\"result\\":{{\\"a\\":{"[" * 700}{"]" * 700}}}}}"',
-        CallOutcomeUnknown,
         TOO_DEEP,
     ),
     "deep, the id behind it": (
         f'{{"result":{{"structuredContent":{{"deep":{DEEP}}}}},"id":ID,"jsonrpc":"2.0"}}',
-        CallOutcomeUnknown,
         TOO_DEEP,
     ),
-    "deep data of an error": (
-        f'{ANSWERED}"error":{{"code":1,"message":"No disk","data":{DEEP}}}}}',
-        CallReturned,
-        f"{FAILED}No disk - {'[' * 198}null{']' * 198}",
-    ),
 }
-"""Answers that the MCP library cannot parse, and the outcome of a call, which is the same on every transport."""
+"""Answers whose outcome is unknown, and the reason."""
 
 WITHOUT_ID = {
     "no id": f'{{"jsonrpc":"2.0",{RESULT}}}',
@@ -615,22 +508,22 @@ def odd_answers(transport: str) -> dict[str, tuple[str, type[ToolOutcome], str]]
         else (CallOutcomeUnknown, f"{NO_ID.removesuffix('.')}: Parse error.")
     )
     return {
-        **MALFORMED,
+        **{name: (line, CallReturned, words) for name, (line, words) in READ.items()},
+        **{name: (line, CallOutcomeUnknown, words) for name, (line, words) in UNREAD_ANSWERS.items()},
         **{name: (line, *without_id) for name, line in WITHOUT_ID.items()},
         "an error without an id": (UNREAD, *unread),
     }
 
 
 OTHERS = [
-    Fault("HTTP wrong id", writing(FOREIGN, "HTTP"), CallOutcomeUnknown, ANOTHER),
-    Fault("HTTP wrong id in a stream", writing(FOREIGN, "events"), CallOutcomeUnknown, LOST),
-    Fault("HTTP an object that is no message", endpoint(Answer(200, {"ok": True})), CallOutcomeUnknown, NOT_RPC),
-    Fault("HTTP a result that is no message", endpoint(Answer(200, {"result": SOUND})), CallOutcomeUnknown, NOT_RPC),
-    Fault("HTTP an empty body", endpoint(Answer(200, b"")), CallOutcomeUnknown, NO_JSON),
+    unknown("HTTP wrong id", writing(FOREIGN, "HTTP"), ANOTHER),
+    unknown("HTTP wrong id in a stream", writing(FOREIGN, "events"), LOST),
+    unknown("HTTP an object that is no message", endpoint(Answer(200, {"ok": True})), NOT_RPC),
+    unknown("HTTP a result that is no message", endpoint(Answer(200, {"result": SOUND})), NOT_RPC),
+    unknown("HTTP an empty body", endpoint(Answer(200, b"")), NO_JSON),
     Fault(
         "HTTP 400 with a text as the code",
         endpoint(Answer(400, {"jsonrpc": "2.0", "error": {"code": "E", "message": "No disk"}})),
-        CallReturned,
         f"{FAILED}No disk (E)",
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -14,11 +15,11 @@ from tests.mcp.toolboxes import (
     ANA,
     call,
     call_with,
+    connected,
     faster,
     named,
     raw,
     remote,
-    started,
     text,
     unknown,
     unsent,
@@ -41,104 +42,76 @@ def server(action: dict[str, Any], **limits: Any) -> Any:
 
 async def test_progress_gives_a_call_more_time() -> None:
     told: list[str] = []
-    slow = {"do": "progress", "steps": 10, "seconds": 0.2}
-    async with started(server(slow, tool_timeout=1.5)) as box:
-        await box.offer()
+    slow = {"do": "progress", "steps": 10, "seconds": 0.1}
+    async with connected(server(slow, tool_timeout=0.6)) as box:
         context = CallContext(ANA, "k", on_progress=told.append)
         assert text(await call_with(named(box, "t"), box, context)) == "done"
     assert set(told) <= {str(step) for step in range(1, 11)}
     assert told
 
 
-async def test_progress_does_not_give_a_call_more_than_its_longest_time() -> None:
-    endless = {"do": "progress", "steps": 10_000, "seconds": 0.02}
-    async with started(server(endless, tool_timeout=1.0, tool_timeout_max=1.2), pacing=IMPATIENT) as box:
-        await box.offer()
-        assert unknown(await call(named(box, "t"), box)) == "Server s did not answer within 1.2 s."
-
-
-async def test_a_server_that_falls_silent_after_progress_is_not_waited_for_any_longer_than_another() -> None:
-    stuck = {"do": "progress", "steps": 2, "seconds": 0.1, "ends": False}
-    async with started(server(stuck, tool_timeout=0.3)) as box:
-        await box.offer()
-        assert "did not answer within" in unknown(await call(named(box, "t"), box))
-
-
-async def test_a_caller_may_set_a_shorter_limit_than_progress_allows() -> None:
-    endless = {"do": "progress", "steps": 10_000, "seconds": 0.02}
-    async with started(server(endless), pacing=IMPATIENT) as box:
-        await box.offer()
-        reason = unknown(await call_with(named(box, "t"), box, CallContext(ANA, "k", deadline=0.7)))
-        assert reason == "Server s did not answer within 0.7 s."
+@pytest.mark.parametrize(
+    ("progress", "limits", "deadline", "seconds"),
+    [
+        ({"steps": 10_000, "seconds": 0.02}, {"tool_timeout": 0.5, "tool_timeout_max": 0.7}, None, "0.7"),
+        ({"steps": 10_000, "seconds": 0.02}, {}, 0.5, "0.5"),
+        ({"steps": 2, "seconds": 0.1, "ends": False}, {"tool_timeout": 0.3}, None, r"0\.\d"),
+    ],
+    ids=["of the server", "of the caller", "of silence after progress"],
+)
+async def test_progress_does_not_give_a_call_more_than_its_longest_time(
+    progress: dict[str, Any], limits: dict[str, float], deadline: float | None, seconds: str
+) -> None:
+    async with connected(server({"do": "progress", **progress}, **limits), pacing=IMPATIENT) as box:
+        reason = unknown(await call_with(named(box, "t"), box, CallContext(ANA, "k", deadline=deadline)))
+        assert re.fullmatch(f"Server s did not answer within {seconds} s.", reason)
 
 
 async def test_a_single_tool_may_have_a_time_of_its_own() -> None:
-    async with started(server({"do": "silence"}, tool_timeout=0.4, tool_timeouts={"t": 0.1})) as box:
-        await box.offer()
+    async with connected(server({"do": "silence"}, tool_timeout=0.4, tool_timeouts={"t": 0.1})) as box:
         assert "within 0.1 s" in unknown(await call(named(box, "t"), box))
         assert "within 0.4 s" in unknown(await call(named(box, "u"), box))
 
 
-async def test_time_that_connecting_takes_is_not_the_calls() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = lambda m: result(m, OK)
-        pacing = faster(idle_after=0.05)
-        async with started(remote("s", endpoint.url, tool_timeout=1.0), pacing=pacing) as box:
-            await box.offer()
-            tool = named(box, "t")
-            held = asyncio.Event()
-            arrived = endpoint.hold("server/discover", held)
-            await until(lambda: box.servers()[0].status.name == "IDLE")
-            calling = asyncio.create_task(call(tool, box))
-            await arrived.wait()
-            await asyncio.wait({calling}, timeout=1.2)
-            assert not calling.done()
-            held.set()
-            assert text(await calling) == "ok"
+async def test_time_that_connecting_takes_is_not_the_calls(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("t")
+    pacing = faster(idle_after=0.05)
+    async with connected(remote("s", endpoint.url, tool_timeout=1.0), pacing=pacing) as box:
+        tool = named(box, "t")
+        held = asyncio.Event()
+        arrived = endpoint.hold("server/discover", held)
+        await until(lambda: box.servers()[0].status.name == "IDLE")
+        calling = asyncio.create_task(call(tool, box))
+        await arrived.wait()
+        await asyncio.wait({calling}, timeout=1.2)
+        assert not calling.done()
+        held.set()
+        assert text(await calling) == "ok"
 
 
 # room
 
 
-async def test_a_server_works_on_eight_calls_at_once_and_the_others_wait() -> None:
+async def test_a_server_works_on_eight_calls_at_once_and_the_others_wait_for_room(endpoint: FakeEndpoint) -> None:
     held = asyncio.Event()
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = lambda m: result(m, OK)
-        endpoint.hold("tools/call", held)
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            tool = named(box, "t")
-            calls = [asyncio.create_task(call(tool, box)) for _ in range(20)]
-            await until(lambda: endpoint.methods().count("tools/call") == 8)
-            await box.sync("file:s")
-            assert endpoint.methods().count("tools/call") == 8
-            reason = unsent(await call_with(tool, box, CallContext(ANA, "k", deadline=0.1)))
-            assert reason == "Server s is busy: 8 calls to it are under way."
-            held.set()
-            assert {text(each) for each in await asyncio.gather(*calls)} == {"ok"}
-            assert endpoint.methods().count("tools/call") == 20
-
-
-async def test_a_call_that_is_given_up_makes_room() -> None:
-    held = asyncio.Event()
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = lambda m: result(m, OK)
-        endpoint.hold("tools/call", held)
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            tool = named(box, "t")
-            calls = [asyncio.create_task(call(tool, box)) for _ in range(12)]
-            await until(lambda: endpoint.methods().count("tools/call") == 8)
-            for each in (calls[0], calls[11]):
-                each.cancel()
-            await until(lambda: endpoint.methods().count("tools/call") == 9)
-            held.set()
-            await asyncio.gather(*calls, return_exceptions=True)
-            assert [each.cancelled() for each in calls].count(True) == 2
-            assert text(await call(tool, box)) == "ok"
+    endpoint.speak_modern("t")
+    endpoint.hold("tools/call", held)
+    async with connected(remote("s", endpoint.url)) as box:
+        tool = named(box, "t")
+        calls = [asyncio.create_task(call(tool, box)) for _ in range(20)]
+        await until(lambda: endpoint.methods().count("tools/call") == 8)
+        await box.sync("file:s")
+        assert endpoint.methods().count("tools/call") == 8
+        reason = unsent(await call_with(tool, box, CallContext(ANA, "k", deadline=0.1)))
+        assert reason == "Server s is busy: 8 calls to it are under way."
+        for given_up in (calls[0], calls[11]):
+            given_up.cancel()
+        await until(lambda: endpoint.methods().count("tools/call") == 9)
+        held.set()
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(each.cancelled() for each in calls) == 2
+        assert {text(each) for each in outcomes if not isinstance(each, BaseException)} == {"ok"}
+        assert endpoint.methods().count("tools/call") == 19
 
 
 # a second time
@@ -162,8 +135,7 @@ async def outcome_of(
         endpoint.speak_modern()
         tool = {"name": "t", "inputSchema": {"type": "object", "properties": {}}, "annotations": hints}
         endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool]})
-        async with started(remote("s", endpoint.url, trusted=trusted, **limits)) as box:
-            await box.offer()
+        async with connected(remote("s", endpoint.url, trusted=trusted, **limits)) as box:
 
             def reacting(message: Message) -> Reaction:
                 first = endpoint.methods().count("tools/call") == 1
@@ -229,17 +201,15 @@ async def test_a_lasting_error_is_not_sent_again(fault: Any, kind: type[ToolOutc
     assert sent == 1
 
 
-async def test_a_call_that_was_sent_and_cannot_be_sent_again_is_not_said_to_be_unsent() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern()
-        tool = {"name": "t", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
-        endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool]})
-        async with started(remote("s", endpoint.url, trusted=True), pacing=faster(call_wait=0.2)) as box:
-            await box.offer()
+async def test_a_call_that_was_sent_and_cannot_be_sent_again_is_not_said_to_be_unsent(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern()
+    tool = {"name": "t", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+    endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool]})
+    async with connected(remote("s", endpoint.url, trusted=True), pacing=faster(call_wait=0.2)) as box:
 
-            def ends(_message: Message) -> Reaction:
-                endpoint.on = dict.fromkeys(("server/discover", "initialize", "tools/list"), Answer(500))
-                return HangUp()
+        def ends(_message: Message) -> Reaction:
+            endpoint.on = dict.fromkeys(("server/discover", "initialize", "tools/list"), Answer(500))
+            return HangUp()
 
-            endpoint.on["tools/call"] = ends
-            assert "before it answered" in unknown(await call(named(box, "t"), box))
+        endpoint.on["tools/call"] = ends
+        assert "before it answered" in unknown(await call(named(box, "t"), box))

@@ -18,6 +18,7 @@ from tests.mcp.toolboxes import (
     ANA,
     call,
     call_with,
+    connected,
     error_text,
     http_server,
     named,
@@ -121,16 +122,14 @@ async def test_cancelling_the_caller_reaches_the_server_and_leaves_the_connectio
 
 async def test_a_servers_own_error_with_the_librarys_code_is_still_an_answer(tmp_path: Path) -> None:
     config, _ = scripted(tmp_path, forecast={"error": {"code": -32000, "message": "quota used up"}})
-    async with started(config) as box:
-        await box.offer()
+    async with connected(config) as box:
         assert error_text(await call(named(box, "forecast"), box)).endswith("quota used up")
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_child_is_told_of_a_call_that_was_given_up(tmp_path: Path, era: str) -> None:
     config, record = scripted(tmp_path, era, t={"do": "silence"})
-    async with started(config) as box:
-        await box.offer()
+    async with connected(config) as box:
         unknown(await call_with(named(box, "t"), box, CallContext(ANA, "k", deadline=0.1)))
         await until(lambda: heard(record, "notifications/cancelled"))
         [sent] = heard(record, "tools/call")
@@ -142,19 +141,19 @@ async def test_a_child_is_told_of_a_call_that_was_given_up(tmp_path: Path, era: 
 async def test_the_servers_time_limit_counts_where_the_call_has_none(tmp_path: Path) -> None:
     config, _ = scripted(tmp_path, t={"do": "silence"})
     quick = raw(script=json.loads(config.transport.args[-1]), tool_timeout=0.1)
-    async with started(quick) as box:
-        await box.offer()
+    async with connected(quick) as box:
         assert "within 0.1 s" in unknown(await call(named(box, "t"), box))
 
 
-async def test_the_code_of_an_error_is_in_the_log_and_in_the_result(caplog: pytest.LogCaptureFixture) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = lambda message: error(message, -32603, "Internal error", "Location not found")
-        async with started(remote("s", endpoint.url)) as box:
-            await until(lambda: tools_of(box))
-            with caplog.at_level("INFO"):
-                outcome = await call(named(box, "t"), box)
+async def test_the_code_of_an_error_is_in_the_log_and_in_the_result(
+    endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    endpoint.speak_modern("t")
+    endpoint.on["tools/call"] = lambda message: error(message, -32603, "Internal error", "Location not found")
+    async with started(remote("s", endpoint.url)) as box:
+        await until(lambda: tools_of(box))
+        with caplog.at_level("INFO"):
+            outcome = await call(named(box, "t"), box)
     assert error_text(outcome) == "Error calling MCP server: Internal error - Location not found"
     assert isinstance(outcome, CallReturned)
     assert outcome.result.structured == {"code": -32603}

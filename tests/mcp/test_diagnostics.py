@@ -33,7 +33,20 @@ from bot.mcp.config.checks import AllowedTargets
 from tests.fakes.mcp.certificates import self_signed
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Silence, error, result, tool
 from tests.fakes.mcp.event_stream import FakeEventStream
-from tests.mcp.toolboxes import LIMIT, alive, call, http_server, named, raw, real, remote, started, text, until
+from tests.mcp.toolboxes import (
+    LIMIT,
+    alive,
+    call,
+    connected,
+    http_server,
+    named,
+    raw,
+    real,
+    remote,
+    started,
+    text,
+    until,
+)
 
 WAY = ["address", "DNS", "TCP", "TLS", "HTTP", "authentication", "MCP", "tools"]
 LOOPBACK = AllowedTargets(hosts=frozenset(("127.0.0.1",)))
@@ -73,13 +86,12 @@ def broken_at(checks: list[Check], name: str) -> Check:
 # servers at an address
 
 
-async def test_a_healthy_server_passes_every_look() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        hints = {"readOnlyHint": False, "destructiveHint": True}
-        listed = [tool("t"), {**tool("wipe out"), "annotations": hints}]
-        endpoint.on["tools/list"] = lambda m: result(m, {"tools": listed})
-        checks = await diagnosed(remote("s", endpoint.url, trusted=True))
+async def test_a_healthy_server_passes_every_look(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("t")
+    hints = {"readOnlyHint": False, "destructiveHint": True}
+    listed = [tool("t"), {**tool("wipe out"), "annotations": hints}]
+    endpoint.on["tools/list"] = lambda m: result(m, {"tools": listed})
+    checks = await diagnosed(remote("s", endpoint.url, trusted=True))
     assert [check.name for check in checks] == WAY
     assert {check.finding for check in checks if check.name != "TLS"} - {CheckStatus.DOUBTFUL} == {CheckStatus.WELL}
     assert found(checks, "TLS").finding is CheckStatus.SKIPPED
@@ -89,11 +101,12 @@ async def test_a_healthy_server_passes_every_look() -> None:
     assert "wipe out as s__wipe_out_" in said
 
 
-async def test_a_healthy_server_that_does_not_know_the_request_of_the_check_is_not_warned_of() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["ping"] = lambda m: Answer(404, b"")
-        checks = await diagnosed(remote("s", endpoint.url))
+async def test_a_healthy_server_that_does_not_know_the_request_of_the_check_is_not_warned_of(
+    endpoint: FakeEndpoint,
+) -> None:
+    endpoint.speak_modern("t")
+    endpoint.on["ping"] = lambda m: Answer(404, b"")
+    checks = await diagnosed(remote("s", endpoint.url))
     assert found(checks, "HTTP").finding is CheckStatus.WELL
     assert "404" in found(checks, "HTTP").detail
     assert [check.name for check in checks if check.finding is CheckStatus.DOUBTFUL] == []
@@ -115,81 +128,82 @@ MOVED = Answer(307, headers={"location": "https://ana:passw0rd@example.org/new?k
     ],
     ids=["a wrong path", "no MCP server", "silence", "a redirect"],
 )
-async def test_an_answer_that_ends_the_checks(answers: dict[str, Any], name: str, detail: str, fix: str) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on.update(answers)
-        check = broken_at(await diagnosed(remote("s", endpoint.url, connect_timeout=0.3)), name)
+async def test_an_answer_that_ends_the_checks(
+    endpoint: FakeEndpoint, answers: dict[str, Any], name: str, detail: str, fix: str
+) -> None:
+    endpoint.on.update(answers)
+    check = broken_at(await diagnosed(remote("s", endpoint.url, connect_timeout=0.3)), name)
     assert re.search(detail, check.detail)
     assert re.search(fix, check.fix)
 
 
-async def test_an_address_that_is_not_allowed_is_not_even_looked_up() -> None:
+async def test_an_address_that_is_not_allowed_is_not_even_looked_up(endpoint: FakeEndpoint) -> None:
     asked: list[str] = []
 
     async def resolve(host: str, port: int) -> list[str]:
         asked.append(host)
         return ["127.0.0.1"]
 
-    async with FakeEndpoint() as endpoint:
-        config = ServerConfig("s", HttpTransport(endpoint.url), id="u1")
-        [standing] = await diagnosed(config, resolve=resolve)
-        assert standing.is_broken
-        assert "private network" in standing.detail
-        inside = replace(config, transport=HttpTransport(f"https://tools.example:{endpoint.port}/mcp"))
-        assert "private network" in broken_at(await diagnosed(inside, resolve=resolve), "DNS").detail
-        assert endpoint.seen == []
+    config = ServerConfig("s", HttpTransport(endpoint.url), id="u1")
+    [standing] = await diagnosed(config, resolve=resolve)
+    assert standing.is_broken
+    assert "private network" in standing.detail
+    inside = replace(config, transport=HttpTransport(f"https://tools.example:{endpoint.port}/mcp"))
+    assert "private network" in broken_at(await diagnosed(inside, resolve=resolve), "DNS").detail
+    assert endpoint.seen == []
     assert asked == ["tools.example"]
 
 
-async def test_an_unknown_host_is_named() -> None:
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Unknown"), r"some\.example is not known: Unknown\."),
+        (None, r"No answer within 0\.1 s"),
+    ],
+)
+async def test_a_name_that_is_not_resolved_is_named(
+    failure: OSError | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def resolve(host: str, port: int) -> list[str]:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    config = ServerConfig("s", HttpTransport("https://no.such.example/mcp"), id="u1")
-    said = broken_at(await diagnosed(config, resolve=resolve), "DNS")
-    assert said.detail == "no.such.example is not known: Name or service not known."
-
-
-async def test_a_name_server_that_is_silent_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def resolve(host: str, port: int) -> list[str]:
+        if failure is not None:
+            raise failure
         await asyncio.Event().wait()
         return []
 
     monkeypatch.setattr("bot.mcp.doctor._CHECK_SECONDS", 0.1)
-    config = ServerConfig("s", HttpTransport("https://slow.example/mcp"), id="u1")
-    assert "No answer within 0.1 s" in broken_at(await diagnosed(config, resolve=resolve), "DNS").detail
+    config = ServerConfig("s", HttpTransport("https://some.example/mcp"), id="u1")
+    assert re.match(said, broken_at(await diagnosed(config, resolve=resolve), "DNS").detail)
 
 
-async def test_a_server_of_http_and_sse_is_asked_for_its_stream() -> None:
+@pytest.mark.parametrize(
+    ("kind", "http", "mcp"),
+    [
+        (HttpKind.SSE, "a web server answers (200 OK)", "speaks MCP 2025-11-25"),
+        (
+            HttpKind.AUTO,
+            "a web server answers (405 Method Not Allowed), as one of HTTP+SSE does",
+            "speaks MCP 2025-11-25 over HTTP+SSE",
+        ),
+    ],
+)
+async def test_a_server_of_http_and_sse_is_asked_for_its_stream(kind: HttpKind, http: str, mcp: str) -> None:
     async with FakeEventStream() as server:
         server.speak_legacy("t")
-        found = await diagnosed(ServerConfig("s", HttpTransport(server.url, kind=HttpKind.SSE)))
-    said = {check.name: check.detail for check in found}
-    assert said["HTTP"] == "a web server answers (200 OK)"
-    assert said["MCP"].startswith("speaks MCP 2025-11-25")
+        checks = await diagnosed(ServerConfig("s", HttpTransport(server.url, kind=kind)))
+    assert (found(checks, "HTTP").finding, found(checks, "HTTP").detail) == (CheckStatus.WELL, http)
+    assert found(checks, "MCP").detail.startswith(mcp)
 
 
-async def test_a_server_whose_transport_is_found_out_may_refuse_the_first_one() -> None:
-    async with FakeEventStream() as server:
-        server.speak_legacy("t")
-        found = await diagnosed(ServerConfig("s", HttpTransport(server.url, kind=HttpKind.AUTO)))
-    http = next(check for check in found if check.name == "HTTP")
-    assert any(check.detail.startswith("speaks MCP 2025-11-25 over HTTP+SSE") for check in found)
-    assert http.finding is CheckStatus.WELL
-    assert http.detail == "a web server answers (405 Method Not Allowed), as one of HTTP+SSE does"
-
-
-async def test_a_server_without_mcp_is_not_said_to_speak_it() -> None:
-    async with FakeEndpoint() as endpoint:
-        found = await diagnosed(ServerConfig("s", HttpTransport(endpoint.url, kind=HttpKind.JSONRPC)))
+async def test_a_server_without_mcp_is_not_said_to_speak_it(endpoint: FakeEndpoint) -> None:
+    found = await diagnosed(ServerConfig("s", HttpTransport(endpoint.url, kind=HttpKind.JSONRPC)))
     mcp = next(check for check in found if check.name == "MCP")
     assert mcp.finding is CheckStatus.SKIPPED
     assert mcp.detail == "It speaks JSON-RPC 2.0 and not MCP, so it is contacted at the first call only."
 
 
-async def test_a_closed_port_is_named() -> None:
-    async with FakeEndpoint() as endpoint:
-        port = endpoint.port
+async def test_a_closed_port_is_named(endpoint: FakeEndpoint) -> None:
+    port = endpoint.port
+    await endpoint.stop()
     said = broken_at(await diagnosed(remote("s", f"http://127.0.0.1:{port}/mcp")), "TCP")
     assert f"port {port}" in said.detail
     assert "firewall" in said.fix
@@ -262,20 +276,20 @@ async def test_the_real_server_passes_every_look() -> None:
         ({"authorization": "top-secret-1"}, "an Authorization header of the kind of its own"),
     ],
 )
-async def test_a_refusal_has_the_requested_and_the_sent_sign_in(headers: dict[str, str], sent: str) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on["ping"] = Answer(401, b"", {"www-authenticate": 'Basic realm="top-secret-1"'})
-        checks = await diagnosed(remote("s", endpoint.url, headers))
+async def test_a_refusal_has_the_requested_and_the_sent_sign_in(
+    endpoint: FakeEndpoint, headers: dict[str, str], sent: str
+) -> None:
+    endpoint.on["ping"] = Answer(401, b"", {"www-authenticate": 'Basic realm="top-secret-1"'})
+    checks = await diagnosed(remote("s", endpoint.url, headers))
     check = broken_at(checks, "authentication")
     assert check.detail == f"The server answers 401 Unauthorized. It asks for Basic. The bot sends {sent}."
     assert "top-secret-1" not in repr(checks)
 
 
-async def test_tools_that_are_not_offered_are_counted() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern()
-        endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool("t"), tool("t"), {"name": 5}, {}]})
-        check = found(await diagnosed(remote("s", endpoint.url)), "tools")
+async def test_tools_that_are_not_offered_are_counted(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern()
+    endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool("t"), tool("t"), {"name": 5}, {}]})
+    check = found(await diagnosed(remote("s", endpoint.url)), "tools")
     assert check.finding is CheckStatus.DOUBTFUL
     assert "1 tool," in check.detail
     assert "not offered: 2 without a name, a second s__t" in check.detail
@@ -284,10 +298,9 @@ async def test_tools_that_are_not_offered_are_counted() -> None:
 @pytest.mark.parametrize(
     ("setting", "value"), [("auto_context_tool", "search"), ("preview", {"t": "get"})], ids=["context", "preview"]
 )
-async def test_a_missing_tool_of_a_setting_is_reported(setting: str, value: Any) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        check = found(await diagnosed(remote("s", endpoint.url, **{setting: value})), "tools")
+async def test_a_missing_tool_of_a_setting_is_reported(endpoint: FakeEndpoint, setting: str, value: Any) -> None:
+    endpoint.speak_modern("t")
+    check = found(await diagnosed(remote("s", endpoint.url, **{setting: value})), "tools")
     assert (check.finding, check.fix) == (CheckStatus.DOUBTFUL, f"correct its {setting}")
 
 
@@ -353,17 +366,14 @@ async def test_closing_the_toolbox_ends_running_checks(tmp_path: Path) -> None:
 # managed servers
 
 
-async def test_a_kept_server_is_looked_at_with_its_sync_and_its_calls() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = lambda m: result(m, OK)
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            for _ in range(3):
-                assert text(await call(named(box, "t"), box)) == "ok"
-            since = box.servers()[0].connected_at
-            checks = await all_of(box.diagnose("file:s"))
-            assert box.servers()[0].connected_at == since
+async def test_a_kept_server_is_looked_at_with_its_sync_and_its_calls(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("t")
+    async with connected(remote("s", endpoint.url)) as box:
+        for _ in range(3):
+            assert text(await call(named(box, "t"), box)) == "ok"
+        since = box.servers()[0].connected_at
+        checks = await all_of(box.diagnose("file:s"))
+        assert box.servers()[0].connected_at == since
     assert [check.name for check in checks] == ["standing", *WAY, "sync", "calls"]
     assert found(checks, "standing").detail == "connected"
     assert found(checks, "sync").finding is CheckStatus.WELL
@@ -372,17 +382,15 @@ async def test_a_kept_server_is_looked_at_with_its_sync_and_its_calls() -> None:
 
 
 @pytest.mark.parametrize("is_trusted", [False, True])
-async def test_odd_settings_of_information_flow_are_reported(is_trusted: bool) -> None:
+async def test_odd_settings_of_information_flow_are_reported(endpoint: FakeEndpoint, is_trusted: bool) -> None:
     """Those of a server that the operator trusts in the file are not doubted."""
     missing: dict[str, Any] = {"tool_words": {"gone": Words.SHARED}, "tool_recipients": {"t": ("to",)}}
     flows = ServerFlows(Words.OWN, **({} if is_trusted else missing))
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern()
-        hints = {"openWorldHint": True, "readOnlyHint": True}
-        endpoint.on["tools/list"] = lambda m: result(m, {"tools": [{**tool("t"), "annotations": hints}]})
-        async with started(remote("s", endpoint.url, flows=flows, trusted=is_trusted)) as box:
-            await box.offer()
-            checks = await all_of(box.diagnose("file:s"))
+    endpoint.speak_modern()
+    hints = {"openWorldHint": True, "readOnlyHint": True}
+    endpoint.on["tools/list"] = lambda m: result(m, {"tools": [{**tool("t"), "annotations": hints}]})
+    async with connected(remote("s", endpoint.url, flows=flows, trusted=is_trusted)) as box:
+        checks = await all_of(box.diagnose("file:s"))
     odd = [check for check in checks if check.finding is CheckStatus.DOUBTFUL]
     assert {check.name for check in odd} == (set() if is_trusted else {"information flow"})
     assert [check.detail for check in odd] == [
@@ -394,32 +402,29 @@ async def test_odd_settings_of_information_flow_are_reported(is_trusted: bool) -
 
 
 @pytest.mark.parametrize("is_connected", [True, False])
-async def test_a_server_that_does_not_answer_is_found_out(is_connected: bool) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        async with started(remote("s", endpoint.url), policy=ConnectPolicy.LAZY) as box:
-            if is_connected:
-                await box.connect("file:s")
-            for method in ("tools/list",) if is_connected else STARTS:
-                endpoint.on[method] = lambda m: error(m, -32603, "the licence has run out")
-            if not is_connected:
-                await box.connect("file:s")
-            checks = await all_of(box.diagnose("file:s"))
+async def test_a_server_that_does_not_answer_is_found_out(endpoint: FakeEndpoint, is_connected: bool) -> None:
+    endpoint.speak_modern("t")
+    async with started(remote("s", endpoint.url), policy=ConnectPolicy.LAZY) as box:
+        if is_connected:
+            await box.connect("file:s")
+        for method in ("tools/list",) if is_connected else STARTS:
+            endpoint.on[method] = lambda m: error(m, -32603, "the licence has run out")
+        if not is_connected:
+            await box.connect("file:s")
+        checks = await all_of(box.diagnose("file:s"))
     assert found(checks, "MCP").finding is (CheckStatus.DOUBTFUL if is_connected else CheckStatus.BROKEN)
     assert "the licence has run out" in found(checks, "MCP").detail
     assert ("the licence has run out" in checks[0].detail) is not is_connected
 
 
-async def test_slow_calls_are_a_reason_to_raise_the_limit() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        async with started(remote("s", endpoint.url, tool_timeout=10.0)) as box:
-            await box.offer()
-            kept = box._servers.get("file:s")
-            assert kept is not None
-            assert kept.connection is not None
-            kept.connection.durations.extend([0.1] * 18 + [8.5, 9.5])
-            check = found(await all_of(box.diagnose("file:s")), "calls")
+async def test_slow_calls_are_a_reason_to_raise_the_limit(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("t")
+    async with connected(remote("s", endpoint.url, tool_timeout=10.0)) as box:
+        kept = box._servers.get("file:s")
+        assert kept is not None
+        assert kept.connection is not None
+        kept.connection.durations.extend([0.1] * 18 + [8.5, 9.5])
+        check = found(await all_of(box.diagnose("file:s")), "calls")
     assert check.finding is CheckStatus.DOUBTFUL
     assert check.detail == "the last 20: half within 0.10 s, 95 % within 9.50 s, limit 10 s"
     assert "tool_timeout" in check.fix
@@ -456,8 +461,7 @@ async def test_tools_that_services_of_models_have_refused_are_named_with_the_rea
 
     script = {"listings": [[{"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("t", "u")]}]]}
     entry = DesiredServer(raw(script=script), secrets=frozenset(["hunter2-the-secret"]))
-    async with started(entry, refused=refused) as box:
-        await box.offer()
+    async with connected(entry, refused=refused) as box:
         [check] = [check async for check in box.diagnose("file:s") if check.name == "models"]
     assert check.finding is CheckStatus.DOUBTFUL
     assert "s__t by the model: The schema of s__t" in check.detail

@@ -6,8 +6,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +135,13 @@ def asks(outcome: ToolOutcome) -> CallNeedsInput:
     return outcome
 
 
-async def ready(box: McpToolbox) -> None:
-    """Connect the server, so that all of its tools can be called."""
-    await box.connect("file:s")
-    assert tools_of(box)
+@asynccontextmanager
+async def ready(entry: ServerConfig | DesiredServer) -> AsyncIterator[McpToolbox]:
+    """Yield a toolbox that has connected the server, so that all of its tools can be called."""
+    async with started(entry) as box:
+        await box.connect("file:s")
+        assert tools_of(box)
+        yield box
 
 
 def answered(asked: CallNeedsInput, reply: ElicitationResult) -> CallContext:
@@ -152,8 +155,7 @@ def answered(asked: CallNeedsInput, reply: ElicitationResult) -> CallContext:
 
 
 async def test_a_server_that_asks_back_is_told_the_answer_when_the_call_is_sent_again(config: Servers) -> None:
-    async with started(config()) as box:
-        await ready(box)
+    async with ready(config()) as box:
         tool = named(box, "book")
         asked = asks(await call_with(tool, box, CallContext(ANA, "t1:1"), day="Friday"))
         (question,) = asked.questions
@@ -168,8 +170,7 @@ async def test_a_server_that_asks_back_is_told_the_answer_when_the_call_is_sent_
 
 @pytest.mark.parametrize("reply", [DECLINED, CANCELLED])
 async def test_a_person_may_decline_or_choose_nothing(address: str, reply: ElicitationResult) -> None:
-    async with started(remote("s", address)) as box:
-        await ready(box)
+    async with ready(remote("s", address)) as box:
         tool = named(box, "book")
         asked = asks(await call_with(tool, box, CallContext(ANA, "t1:1"), day="Friday"))
         said = text(await call_with(tool, box, answered(asked, reply), day="Friday"))
@@ -177,11 +178,9 @@ async def test_a_person_may_decline_or_choose_nothing(address: str, reply: Elici
 
 
 async def test_the_answer_may_come_after_a_restart(address: str) -> None:
-    async with started(remote("s", address)) as box:
-        await ready(box)
+    async with ready(remote("s", address)) as box:
         asked = asks(await call_with(named(box, "book"), box, CallContext(ANA, "t1:1"), day="Friday"))
-    async with started(remote("s", address)) as box:
-        await ready(box)
+    async with ready(remote("s", address)) as box:
         assert '"seats":3' in text(await call_with(named(box, "book"), box, answered(asked, THREE), day="Friday"))
 
 
@@ -197,8 +196,7 @@ async def outcomes(
             return result(message, dict(answers[min(n, len(answers)) - 1]))
 
         endpoint.on["tools/call"] = answer
-        async with started(DesiredServer(remote("s", endpoint.url), secrets=frozenset([secret]))) as box:
-            await ready(box)
+        async with ready(DesiredServer(remote("s", endpoint.url), secrets=frozenset([secret]))) as box:
             outcome = await call_with(named(box, "t"), box, CallContext(ANA, "t1:1", replies=replies), day="Friday")
         return outcome, [message for _, message in endpoint.seen if message.get("method") == "tools/call"]
 
@@ -301,14 +299,12 @@ async def test_a_question_is_shown_without_hidden_characters_and_secrets() -> No
     assert shown == {"type": "string", "title": "Pick one", "enum": ["a", "b"], "enumNames": ["A", "B"], "default": "b"}
 
 
-async def test_no_user_is_asked_during_a_read_of_a_resource() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["resources/read"] = lambda m: result(m, wanted(ASKED))
-        async with started(remote("s", endpoint.url)) as box:
-            await ready(box)
-            with pytest.raises(ServerTrouble, match="only when they call a tool"):
-                await box.read_resource("file:s", "note://plan")
+async def test_no_user_is_asked_during_a_read_of_a_resource(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("t")
+    endpoint.on["resources/read"] = lambda m: result(m, wanted(ASKED))
+    async with ready(remote("s", endpoint.url)) as box:
+        with pytest.raises(ServerTrouble, match="only when they call a tool"):
+            await box.read_resource("file:s", "note://plan")
 
 
 # before 2026
@@ -336,8 +332,7 @@ Older = Callable[..., DesiredServer]
 
 async def test_the_asker_of_a_call_is_asked_while_it_runs(older: Older) -> None:
     person = Person(THREE)
-    async with started(older()) as box:
-        await ready(box)
+    async with ready(older()) as box:
         assert box.servers()[0].protocol == "2025-11-25"
         answer = json.loads(text(await call_with(named(box, "ask"), box, person.context, message="How many?")))
     assert answer["data"] == {"seats": 3, "where": "back"}
@@ -349,8 +344,7 @@ async def test_the_asker_of_a_call_is_asked_while_it_runs(older: Older) -> None:
 
 async def test_a_page_may_be_asked_for_in_the_middle_of_a_call(older: Older) -> None:
     person = Person(ElicitationResult(ElicitationAction.ACCEPT))
-    async with started(older()) as box:
-        await ready(box)
+    async with ready(older()) as box:
         said = text(await call_with(named(box, "visit"), box, person.context, url="https://sign.example.com/1"))
     assert said == "accept"
     assert [each.ask for each in person.asked] == [UrlMode("https://sign.example.com/1")]
@@ -358,8 +352,7 @@ async def test_a_page_may_be_asked_for_in_the_middle_of_a_call(older: Older) -> 
 
 async def test_a_person_may_think_for_longer_than_the_call_may_take(address: str) -> None:
     person = Person(THREE, thinks=1.2)
-    async with started(legacy(remote("s", address, tool_timeout=1.0, tool_timeout_max=1.0))) as box:
-        await ready(box)
+    async with ready(legacy(remote("s", address, tool_timeout=1.0, tool_timeout_max=1.0))) as box:
         answer = json.loads(text(await call_with(named(box, "ask"), box, person.context, message="?")))
     assert answer["action"] == "accept"
 
@@ -375,8 +368,7 @@ async def test_a_call_that_ends_while_a_person_thinks_asks_them_no_more(older: O
             withdrawn.set()
         return CANCELLED
 
-    async with started(older()) as box:
-        await ready(box)
+    async with ready(older()) as box:
         context = CallContext(ANA, "t1:1", elicit=elicit)
         calling = asyncio.create_task(call_with(named(box, "ask"), box, context, message="?"))
         async with asyncio.timeout(LIMIT):
@@ -391,8 +383,7 @@ async def test_if_asking_fails_the_server_gets_a_cancellation(older: Older) -> N
     async def elicit(_question: ElicitationRequest) -> ElicitationResult:
         raise LostLease("another process has it")
 
-    async with started(older()) as box:
-        await ready(box)
+    async with ready(older()) as box:
         context = CallContext(ANA, "t1:1", elicit=elicit)
         answer = json.loads(text(await call_with(named(box, "ask"), box, context, message="?")))
     assert answer["action"] == "cancel"
@@ -400,8 +391,7 @@ async def test_if_asking_fails_the_server_gets_a_cancellation(older: Older) -> N
 
 async def test_over_http_each_of_two_people_is_asked_about_their_own_call(address: str) -> None:
     people = [Person(THREE, ANA, "t1", thinks=0.3), Person(DECLINED, BEN, "t2", thinks=0.3)]
-    async with started(legacy(remote("s", address))) as box:
-        await ready(box)
+    async with ready(legacy(remote("s", address))) as box:
         tool = named(box, "ask")
         answers = await asyncio.gather(
             *(call_with(tool, box, user.context, message=user.context.author.id) for user in people)
@@ -412,8 +402,7 @@ async def test_over_http_each_of_two_people_is_asked_about_their_own_call(addres
 
 async def test_over_a_pipe_ambiguous_questions_are_refused_and_calls_run_one_at_a_time() -> None:
     people = [Person(THREE, ANA, "t1"), Person(THREE, BEN, "t2")]
-    async with started(legacy(over_stdio(tool_timeout=5.0))) as box:
-        await ready(box)
+    async with ready(legacy(over_stdio(tool_timeout=5.0))) as box:
         tool = named(box, "ask")
 
         async def both() -> list[str]:
@@ -445,8 +434,7 @@ async def test_over_a_pipe_ambiguous_questions_are_refused_and_calls_run_one_at_
 
 async def test_one_call_may_ask_twice_at_once(older: Older) -> None:
     person = Person(THREE, thinks=0.05)
-    async with started(older()) as box:
-        await ready(box)
+    async with ready(older()) as box:
         assert text(await call_with(named(box, "together"), box, person.context)) == "accept,accept"
 
 
@@ -454,8 +442,7 @@ async def test_answers_are_not_in_the_log(address: str, caplog: pytest.LogCaptur
     caplog.set_level(logging.DEBUG)
     contents: list[dict[str, Any]] = [{"seats": 8_713_355}, {"seats": ["8713355"]}, {"seats": {"n": 8_713_355}}]
     for servers in (remote("s", address), legacy(remote("s", address))):
-        async with started(servers) as box:
-            await ready(box)
+        async with ready(servers) as box:
             for content in contents:
                 reply = ElicitationResult(ElicitationAction.ACCEPT, content)
                 asked = await call_with(named(box, "book"), box, Person(reply).context, day="Friday")
@@ -466,14 +453,12 @@ async def test_answers_are_not_in_the_log(address: str, caplog: pytest.LogCaptur
     assert any(each.name.startswith("bot.mcp.toolbox.mcp") for each in ours)
 
 
-async def test_a_server_without_mcp_asks_nothing_back() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on["orders/list"] = lambda m: result(m, wanted(ASKED, requestState="x"))
-        config = ServerConfig("s", HttpTransport(endpoint.url, kind=HttpKind.JSONRPC))
-        async with started(config) as box:
-            await ready(box)
-            (tool,) = tools_of(box)
-            said = text(await call_with(tool, box, Person(THREE).context, method="orders/list"))
+async def test_a_server_without_mcp_asks_nothing_back(endpoint: FakeEndpoint) -> None:
+    endpoint.on["orders/list"] = lambda m: result(m, wanted(ASKED, requestState="x"))
+    config = ServerConfig("s", HttpTransport(endpoint.url, kind=HttpKind.JSONRPC))
+    async with ready(config) as box:
+        (tool,) = tools_of(box)
+        said = text(await call_with(tool, box, Person(THREE).context, method="orders/list"))
     assert json.loads(said)["requestState"] == "x"
 
 
@@ -481,8 +466,7 @@ async def test_a_server_without_mcp_asks_nothing_back() -> None:
 
 
 async def test_a_page_that_must_be_visited_first_is_asked_for_and_then_the_call_is_made_again() -> None:
-    async with started(legacy(over_stdio())) as box:
-        await ready(box)
+    async with ready(legacy(over_stdio())) as box:
         tool = named(box, "pay")
         asked = asks(await call_with(tool, box, CallContext(ANA, "t1:1")))
         assert asked == CallNeedsInput(
@@ -495,50 +479,46 @@ async def test_a_page_that_must_be_visited_first_is_asked_for_and_then_the_call_
 
 
 @pytest.mark.parametrize(("reply", "did"), [(DECLINED, "declined to"), (CANCELLED, "did not")])
-async def test_a_call_whose_page_was_not_visited_is_not_sent(reply: ElicitationResult, did: str) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_legacy("t")
-        endpoint.on["tools/call"] = lambda m: result(m, OK)
-        async with started(remote("s", endpoint.url)) as box:
-            await ready(box)
-            context = CallContext(ANA, "t1:1", replies=ElicitationResults({"pay-1": reply}))
-            said = error_text(await call_with(named(box, "t"), box, context))
-        assert said == f"Server s wants the person to visit a page first, and they {did}. Nothing was done."
-        assert "tools/call" not in endpoint.methods()
+async def test_a_call_whose_page_was_not_visited_is_not_sent(
+    endpoint: FakeEndpoint, reply: ElicitationResult, did: str
+) -> None:
+    endpoint.speak_legacy("t")
+    async with ready(remote("s", endpoint.url)) as box:
+        context = CallContext(ANA, "t1:1", replies=ElicitationResults({"pay-1": reply}))
+        said = error_text(await call_with(named(box, "t"), box, context))
+    assert said == f"Server s wants the person to visit a page first, and they {did}. Nothing was done."
+    assert "tools/call" not in endpoint.methods()
 
 
 @pytest.mark.parametrize(
     "data",
     [None, {}, {"elicitations": []}, {"elicitations": [{"mode": "url"}]}, {"elicitations": "https://pay.example.com"}],
 )
-async def test_a_server_that_wants_a_page_visited_and_does_not_say_which_has_failed(data: Any) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_legacy("t")
-        endpoint.on["tools/call"] = lambda m: error(m, -32042, "Visit it", data)
-        async with started(remote("s", endpoint.url)) as box:
-            await ready(box)
-            assert "Visit it" in error_text(await call_with(named(box, "t"), box, CallContext(ANA, "t1:1")))
+async def test_a_server_that_wants_a_page_visited_and_does_not_say_which_has_failed(
+    endpoint: FakeEndpoint, data: Any
+) -> None:
+    endpoint.speak_legacy("t")
+    endpoint.on["tools/call"] = lambda m: error(m, -32042, "Visit it", data)
+    async with ready(remote("s", endpoint.url)) as box:
+        assert "Visit it" in error_text(await call_with(named(box, "t"), box, CallContext(ANA, "t1:1")))
 
 
-async def test_pages_that_have_one_name_or_none_are_told_apart() -> None:
+async def test_pages_that_have_one_name_or_none_are_told_apart(endpoint: FakeEndpoint) -> None:
     pages = [
         {"mode": "url", "message": "?", "url": f"https://pay.example.com/{n}", "elicitationId": "p"} for n in (1, 2)
     ]
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_legacy("t")
-        endpoint.on["tools/call"] = lambda m: error(m, -32042, "Visit it", {"elicitations": pages})
-        async with started(remote("s", endpoint.url)) as box:
-            await ready(box)
-            asked = asks(await call_with(named(box, "t"), box, CallContext(ANA, "t1:1")))
+    endpoint.speak_legacy("t")
+    endpoint.on["tools/call"] = lambda m: error(m, -32042, "Visit it", {"elicitations": pages})
+    async with ready(remote("s", endpoint.url)) as box:
+        asked = asks(await call_with(named(box, "t"), box, CallContext(ANA, "t1:1")))
     assert [question.key for question in asked.questions] == ["1", "2"]
 
 
-async def test_both_kinds_of_questions_are_declared_and_nothing_else() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_legacy("t")
-        async with started(remote("s", endpoint.url)) as box:
-            await ready(box)
-        hello = next(message for _, message in endpoint.seen if message["method"] == "initialize")
+async def test_both_kinds_of_questions_are_declared_and_nothing_else(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_legacy("t")
+    async with ready(remote("s", endpoint.url)):
+        pass
+    hello = next(message for _, message in endpoint.seen if message["method"] == "initialize")
     assert hello["params"]["capabilities"] == {"elicitation": {"form": {}, "url": {}}}
 
 
@@ -546,16 +526,14 @@ async def test_a_server_that_can_only_ask_in_the_older_way_says_so_to_the_doctor
     config: Servers,
 ) -> None:
     person = Person(THREE)
-    async with started(config()) as box:
-        await ready(box)
+    async with ready(config()) as box:
         assert "no back-channel" in error_text(await call_with(named(box, "ask"), box, person.context, message="?"))
         [check] = [check async for check in box.diagnose("file:s") if check.name == "questions"]
     assert check.finding is CheckStatus.DOUBTFUL
     assert check.detail == "It tried to ask a user during a call in a way that MCP 2026-07-28 does not have."
     assert check.fix == "set its protocol to 2025-11-25"
     for protocol in (Protocol.V2025_11_25, Protocol.V2025_06_18):
-        async with started(config(protocol=protocol)) as box:
-            await ready(box)
+        async with ready(config(protocol=protocol)) as box:
             answer = json.loads(text(await call_with(named(box, "ask"), box, person.context, message="?")))
             assert answer["data"] == {"seats": 3, "where": "back"}
             assert [check async for check in box.diagnose("file:s") if check.name == "questions"] == []
@@ -563,8 +541,7 @@ async def test_a_server_that_can_only_ask_in_the_older_way_says_so_to_the_doctor
 
 async def test_a_question_that_the_newest_protocol_does_not_have_is_seen_over_a_pipe() -> None:
     listing = [[{"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}]]
-    async with started(raw(script={"listings": listing, "calls": {"t": {"do": "ask"}}})) as box:
-        await ready(box)
+    async with ready(raw(script={"listings": listing, "calls": {"t": {"do": "ask"}}})) as box:
         assert text(await call(named(box, "t"), box)) == "done"
         checks = [check.name async for check in box.diagnose("file:s")]
     assert "questions" in checks

@@ -14,7 +14,7 @@ from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerStat
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, Message, Reaction, Silence, error, result
 from tests.fakes.mcp.event_stream import FakeEventStream, FakeSideStream
-from tests.mcp.toolboxes import call, error_text, http_server, named, started, text, tools_of, unknown, until
+from tests.mcp.toolboxes import call, connected, error_text, http_server, named, started, text, tools_of, unknown, until
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
 HTML = Answer(200, b"<html>hello</html>", {"content-type": "text/html"})
@@ -38,8 +38,7 @@ def status(box: McpToolbox, name: str = "s") -> ServerStatus:
 @pytest.mark.parametrize("kind", [HttpKind.SSE, HttpKind.AUTO])
 async def test_the_librarys_own_server_is_spoken_to_and_its_death_is_seen_at_once(kind: HttpKind) -> None:
     with http_server(transport="sse") as (url, process):
-        async with started(ServerConfig("s", HttpTransport(url, kind=kind), tool_timeout=600.0)) as box:
-            await box.offer()
+        async with connected(ServerConfig("s", HttpTransport(url, kind=kind), tool_timeout=600.0)) as box:
             assert text(await call(named(box, "echo"), box, text="hello")) == "hello"
             process.kill()
             await until(lambda: status(box) is not ServerStatus.CONNECTED)
@@ -49,8 +48,7 @@ async def test_an_answer_of_several_megabytes_comes_through() -> None:
     large = {"content": [{"type": "text", "text": "x" * 3_000_000}]}
     async with FakeEventStream() as server:
         speaking(server).on["tools/call"] = lambda message: result(message, large)
-        async with started(older(server.url)) as box:
-            await box.offer()
+        async with connected(older(server.url)) as box:
             assert "characters left out" in text(await call(named(box, "t"), box))
 
 
@@ -90,8 +88,7 @@ async def test_a_request_that_is_refused_says_so_at_once_and_ends_no_other(
         sibling: list[Message] = []
         speaking(neighbour)
         speaking(server).on["tools/call"] = react
-        async with started(older(server.url), older(neighbour.url, "n")) as box:
-            await box.offer()
+        async with connected(older(server.url), older(neighbour.url, "n")) as box:
             beside = asyncio.create_task(call(named(box, "t", "n"), box))
             same = asyncio.create_task(call(named(box, "other"), box))
             await arrived.wait()
@@ -118,8 +115,7 @@ async def test_a_forgotten_session_is_made_again_and_the_call_repeated_once() ->
     async with FakeEventStream() as server:
         answers = iter([Answer(404)])
         speaking(server).on["tools/call"] = lambda message: next(answers, None) or result(message, OK)
-        async with started(older(server.url)) as box:
-            await box.offer()
+        async with connected(older(server.url)) as box:
             assert text(await call(named(box, "t"), box)) == "ok"
         assert server.opened == 2
 
@@ -130,8 +126,7 @@ async def test_a_stream_that_is_cut_ends_the_calls_on_it_at_once_and_no_others()
         arrived = neighbour.hold("tools/call", release)
         speaking(neighbour)
         speaking(server).on["tools/call"] = Silence()
-        async with started(older(server.url, tool_timeout=600.0), older(neighbour.url, "n")) as box:
-            await box.offer()
+        async with connected(older(server.url, tool_timeout=600.0), older(neighbour.url, "n")) as box:
             beside = asyncio.create_task(call(named(box, "t", "n"), box))
             here = asyncio.create_task(call(named(box, "t"), box))
             await arrived.wait()

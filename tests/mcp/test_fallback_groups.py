@@ -16,7 +16,7 @@ from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result
 from tests.fakes.mcp.event_stream import FakeEventStream
-from tests.mcp.toolboxes import ANA, named, raw, remote, started, text, unsent, until
+from tests.mcp.toolboxes import ANA, connected, named, raw, remote, started, text, unsent, until
 
 PLAIN = ToolNaming.PLAIN
 OF_A_WORKSPACE: dict[str, Any] = {"workspace": "slack:T1", "id": "1"}
@@ -59,25 +59,23 @@ async def test_a_tool_of_several_servers_in_a_group_is_offered_once_by_the_first
         assert all(not snapshot.left_out for snapshot in box.servers()), "standing in is no collision"
 
 
-async def test_the_next_server_of_a_group_answers_while_the_first_is_away() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("find")
-        endpoint.on["tools/call"] = lambda message: result(message, {"content": [{"type": "text", "text": "first"}]})
-        first = remote("first", endpoint.url, fallback_group="web", connect_timeout=2.0)
-        async with started(first, server("second", "find", fallback_group="web", fallback_order=2)) as box:
-            await box.offer()
-            await until(lambda: all(snapshot.tool_count for snapshot in box.servers()))
-            of_first = find(await box.offer(), "web__find")
-            assert text(await run(box, of_first)) == "first"
-            await endpoint.stop()
-            reason = unsent(await run(box, of_first))
-            assert reason.endswith("Server second has the same tool. Call it again to use that one.")
-            of_second = find(await box.offer(), "web__find")
-            assert of_second.server == "second"
-            assert text(await run(box, of_second)) == "second"
-            await endpoint.listen()
-            await box.connect("file:first")
-            assert (await offered(box))["web__find"] == "first"
+async def test_the_next_server_of_a_group_answers_while_the_first_is_away(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("find")
+    endpoint.on["tools/call"] = lambda message: result(message, {"content": [{"type": "text", "text": "first"}]})
+    first = remote("first", endpoint.url, fallback_group="web", connect_timeout=2.0)
+    async with connected(first, server("second", "find", fallback_group="web", fallback_order=2)) as box:
+        await until(lambda: all(snapshot.tool_count for snapshot in box.servers()))
+        of_first = find(await box.offer(), "web__find")
+        assert text(await run(box, of_first)) == "first"
+        await endpoint.stop()
+        reason = unsent(await run(box, of_first))
+        assert reason.endswith("Server second has the same tool. Call it again to use that one.")
+        of_second = find(await box.offer(), "web__find")
+        assert of_second.server == "second"
+        assert text(await run(box, of_second)) == "second"
+        await endpoint.listen()
+        await box.connect("file:first")
+        assert (await offered(box))["web__find"] == "first"
 
 
 @pytest.mark.parametrize("kind", [HttpKind.STREAMABLE, HttpKind.SSE])
@@ -119,23 +117,22 @@ async def test_a_server_that_answers_calls_with_http_errors_is_stood_in_for(kind
             text(await run(box, tool))
 
 
-async def test_a_plain_json_rpc_server_that_keeps_failing_is_left_alone_for_a_while() -> None:
+async def test_a_plain_json_rpc_server_that_keeps_failing_is_left_alone_for_a_while(endpoint: FakeEndpoint) -> None:
     now = [1_000.0]
-    async with FakeEndpoint() as endpoint:
-        endpoint.on["find"] = Answer(502, b"<h1>Bad Gateway</h1>", {"content-type": "text/html"})
-        first = ServerConfig("first", HttpTransport(endpoint.url, kind=HttpKind.JSONRPC))
-        async with started(first, pacing=ConnectionTiming(), clock=lambda: now[0]) as box:
-            await until(lambda: named_tools(box))
-            [tool] = (await box.offer()).tools
-            for _ in range(5):
-                await run(box, tool, method="find")
-            assert endpoint.methods() == ["find"] * 3
-            assert (await box.offer()).tools == ()
-            assert '502 Bad Gateway. It says: "Bad Gateway".' in box.servers()[0].problem
-            now[0] += 30.0
-            endpoint.on["find"] = lambda message: Answer(200, {"jsonrpc": "2.0", "id": message["id"], "result": "ok"})
-            assert text(await run(box, tool, method="find")) == "ok"
-            assert box.servers()[0].status is ServerStatus.CONNECTED
+    endpoint.on["find"] = Answer(502, b"<h1>Bad Gateway</h1>", {"content-type": "text/html"})
+    first = ServerConfig("first", HttpTransport(endpoint.url, kind=HttpKind.JSONRPC))
+    async with started(first, pacing=ConnectionTiming(), clock=lambda: now[0]) as box:
+        await until(lambda: named_tools(box))
+        [tool] = (await box.offer()).tools
+        for _ in range(5):
+            await run(box, tool, method="find")
+        assert endpoint.methods() == ["find"] * 3
+        assert (await box.offer()).tools == ()
+        assert '502 Bad Gateway. It says: "Bad Gateway".' in box.servers()[0].problem
+        now[0] += 30.0
+        endpoint.on["find"] = lambda message: Answer(200, {"jsonrpc": "2.0", "id": message["id"], "result": "ok"})
+        assert text(await run(box, tool, method="find")) == "ok"
+        assert box.servers()[0].status is ServerStatus.CONNECTED
 
 
 @pytest.mark.parametrize(
@@ -149,41 +146,39 @@ async def test_a_plain_json_rpc_server_that_keeps_failing_is_left_alone_for_a_wh
     ],
 )
 async def test_calls_wait_for_the_end_of_a_short_pause_and_are_not_sent_within_a_long_one(
-    status: int, headers: dict[str, str]
+    endpoint: FakeEndpoint, status: int, headers: dict[str, str]
 ) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("find")
-        endpoint.on["tools/call"] = Answer(status, headers=headers)
-        async with started(remote("first", endpoint.url)) as box:
-            await until(lambda: named_tools(box))
-            tool = find(await box.offer(), "first__find")
-            await run(box, tool)
-            for _ in range(3):
-                unsent(await run(box, tool))
-            assert endpoint.methods().count("tools/call") == 1
-            assert (await box.offer()).tools == ()
-            assert f"{status}" in (await box.offer()).absent[0]
-            await box.connect("file:first")
-            endpoint.on["tools/call"] = lambda message: result(message, {"content": []})
-            text(await run(box, tool))
-
-
-async def test_the_time_of_a_pause_counts_without_a_clock_of_the_server_and_is_bounded() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("find")
-        late = {"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT", "date": "today"}
-        endpoint.on["tools/call"] = Answer(429, headers=late)
-        now = [1_000.0]
-        timing = ConnectionTiming(idle_after=None, quiet_after=None)
-        async with started(remote("first", endpoint.url), pacing=timing, clock=lambda: now[0]) as box:
-            await until(lambda: named_tools(box))
-            tool = find(await box.offer(), "first__find")
-            await run(box, tool)
-            now[0] += 899.0
+    endpoint.speak_modern("find")
+    endpoint.on["tools/call"] = Answer(status, headers=headers)
+    async with started(remote("first", endpoint.url)) as box:
+        await until(lambda: named_tools(box))
+        tool = find(await box.offer(), "first__find")
+        await run(box, tool)
+        for _ in range(3):
             unsent(await run(box, tool))
-            now[0] += 2.0
-            endpoint.on["tools/call"] = lambda message: result(message, {"content": []})
-            text(await run(box, tool))
+        assert endpoint.methods().count("tools/call") == 1
+        assert (await box.offer()).tools == ()
+        assert f"{status}" in (await box.offer()).absent[0]
+        await box.connect("file:first")
+        endpoint.on["tools/call"] = lambda message: result(message, {"content": []})
+        text(await run(box, tool))
+
+
+async def test_the_time_of_a_pause_counts_without_a_clock_of_the_server_and_is_bounded(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("find")
+    late = {"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT", "date": "today"}
+    endpoint.on["tools/call"] = Answer(429, headers=late)
+    now = [1_000.0]
+    timing = ConnectionTiming(idle_after=None, quiet_after=None)
+    async with started(remote("first", endpoint.url), pacing=timing, clock=lambda: now[0]) as box:
+        await until(lambda: named_tools(box))
+        tool = find(await box.offer(), "first__find")
+        await run(box, tool)
+        now[0] += 899.0
+        unsent(await run(box, tool))
+        now[0] += 2.0
+        endpoint.on["tools/call"] = lambda message: result(message, {"content": []})
+        text(await run(box, tool))
 
 
 async def test_a_group_whose_servers_are_all_away_says_so_of_the_first() -> None:
@@ -223,14 +218,13 @@ async def test_a_plain_name_that_another_server_has_is_refused_with_the_reason()
 
 
 async def test_a_call_by_hand_reaches_the_server_that_is_named_also_if_models_reach_another() -> None:
-    async with started(
+    async with connected(
         server("a", "find", tool_names=PLAIN),
         server("b", "find", tool_names=PLAIN),
         server("one", "look", fallback_group="web"),
         server("two", "look", fallback_group="web"),
         server("usual", "look"),
     ) as box:
-        await box.offer()
         for name, original in (("a", "find"), ("b", "find"), ("one", "look"), ("two", "look"), ("usual", "look")):
             by_hand = box.by_server(named(box, original, name))
             assert by_hand.name == f"{name}__{original}"
@@ -240,8 +234,7 @@ async def test_a_call_by_hand_reaches_the_server_that_is_named_also_if_models_re
 
 
 async def test_the_doctor_names_tools_that_are_not_offered_because_of_their_names() -> None:
-    async with started(server("a", "find", tool_names=PLAIN), server("b", "find", tool_names=PLAIN)) as box:
-        await box.offer()
+    async with connected(server("a", "find", tool_names=PLAIN), server("b", "find", tool_names=PLAIN)) as box:
         [check] = [check async for check in box.diagnose("file:b") if check.name == "names"]
         assert check.finding is CheckStatus.DOUBTFUL
         assert "server a has a tool that the model knows as find" in check.detail

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import logging
 from typing import Any
@@ -15,11 +14,10 @@ from bot.domain.servers import DesiredServer, HttpTransport, ServerCapabilities,
 from bot.logs import redact_logs
 from bot.mcp import toolbox
 from bot.mcp.config.checks import AllowedTargets, resolve_host
-from bot.mcp.errors import LARGEST_ANSWER
 from bot.mcp.redaction import KnownSecrets, Redaction, secrets_of
 from bot.mcp.transports.http import GuardedTransport, http_client
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result, tool
-from tests.mcp.toolboxes import call, named, raw, remote, started, unknown, until
+from tests.mcp.toolboxes import connected, raw, remote, started, until
 
 _MEGABYTE = 1024 * 1024
 
@@ -29,31 +27,17 @@ def status_and_problem(box: Any) -> tuple[ServerStatus, str]:
     return state.status, state.problem
 
 
-async def test_an_answer_that_is_small_only_on_the_way_is_not_unpacked() -> None:
-    bomb = gzip.compress(b" " * (2 * LARGEST_ANSWER))
-    assert len(bomb) < 100_000
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = Answer(200, bomb, {"content-encoding": "gzip"})
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            said = unknown(await call(named(box, "t"), box))
-        assert "compressed" in said
-        assert {headers["accept-encoding"] for headers, _ in endpoint.seen} == {"identity"}
-
-
 @pytest.mark.parametrize("count", [40, 1])
-async def test_a_catalogue_that_is_too_large_is_cut_and_says_so(count: int) -> None:
+async def test_a_catalogue_that_is_too_large_is_cut_and_says_so(endpoint: FakeEndpoint, count: int) -> None:
     huge = [{**tool(f"t{n}"), "description": "x" * (6 * _MEGABYTE // count)} for n in range(count)]
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern()
-        endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool("first"), *huge]})
-        async with started(remote("s", endpoint.url), review=ReviewPolicy.OFF) as box:
-            offered = (await box.offer()).tools
-            assert offered[0].original_name == "first"
-            assert len(offered) < count + 1
-            assert sum(len(each.description) for each in offered) < 4 * _MEGABYTE
-            found = [check async for check in box.diagnose(box.servers()[0].config.id)]
+    endpoint.speak_modern()
+    endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool("first"), *huge]})
+    async with started(remote("s", endpoint.url), review=ReviewPolicy.OFF) as box:
+        offered = (await box.offer()).tools
+        assert offered[0].original_name == "first"
+        assert len(offered) < count + 1
+        assert sum(len(each.description) for each in offered) < 4 * _MEGABYTE
+        found = [check async for check in box.diagnose(box.servers()[0].config.id)]
     assert any("comes after" in check.detail for check in found)
 
 
@@ -179,28 +163,26 @@ async def test_no_proxy_of_the_environment_is_asked_for_an_admins_server(monkeyp
         "http://[2002:7f00:1::]:{}/mcp",
     ],
 )
-async def test_no_spelling_of_this_machine_is_reached(url: str) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on["GET"] = Answer(200, {})
-        async with http_client({}, 5.0, GuardedTransport(AllowedTargets(), resolve_host)) as client:
-            try:
-                response = await client.get(url.format(endpoint.port))
-            except (httpx2.InvalidURL, ValueError):
-                return
-        assert response.status_code == 503
-        assert "private network" in json.loads(response.text)["error"]["message"]
-        assert endpoint.seen == []
+async def test_no_spelling_of_this_machine_is_reached(endpoint: FakeEndpoint, url: str) -> None:
+    endpoint.on["GET"] = Answer(200, {})
+    async with http_client({}, 5.0, GuardedTransport(AllowedTargets(), resolve_host)) as client:
+        try:
+            response = await client.get(url.format(endpoint.port))
+        except (httpx2.InvalidURL, ValueError):
+            return
+    assert response.status_code == 503
+    assert "private network" in json.loads(response.text)["error"]["message"]
+    assert endpoint.seen == []
 
 
-async def test_of_the_addresses_of_a_name_the_first_that_answers_is_taken() -> None:
+async def test_of_the_addresses_of_a_name_the_first_that_answers_is_taken(endpoint: FakeEndpoint) -> None:
     async def two(_host: str, _port: int) -> list[str]:
         return ["127.0.0.2", "127.0.0.1"]
 
-    async with FakeEndpoint() as endpoint:
-        endpoint.on["GET"] = Answer(200, {})
-        allowed = AllowedTargets(frozenset({f"two.example:{endpoint.port}"}))
-        async with http_client({}, 5.0, GuardedTransport(allowed, two)) as client:
-            assert (await client.get(f"http://two.example:{endpoint.port}/")).status_code == 200
+    endpoint.on["GET"] = Answer(200, {})
+    allowed = AllowedTargets(frozenset({f"two.example:{endpoint.port}"}))
+    async with http_client({}, 5.0, GuardedTransport(allowed, two)) as client:
+        assert (await client.get(f"http://two.example:{endpoint.port}/")).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -225,8 +207,7 @@ async def test_a_redirect_is_not_followed_and_takes_no_header_along() -> None:
     async with FakeEndpoint() as elsewhere, FakeEndpoint() as endpoint:
         moved = Answer(307, b"", {"location": elsewhere.url})
         endpoint.on = dict.fromkeys(("server/discover", "initialize"), moved)
-        async with started(remote("s", endpoint.url, {"Authorization": "Bearer top-secret"})) as box:
-            await box.offer()
+        async with connected(remote("s", endpoint.url, {"Authorization": "Bearer top-secret"})) as box:
             assert status_and_problem(box)[0] is ServerStatus.FAILED
         assert elsewhere.seen == []
 

@@ -13,6 +13,7 @@ from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reac
 from tests.mcp.toolboxes import (
     LIMIT,
     call,
+    connected,
     error_text,
     faster,
     http_server,
@@ -42,20 +43,19 @@ def status(box: McpToolbox) -> ServerStatus:
         (500, "Server s: MCP server request failed: 500 Internal Server Error. Fix: check its log."),
     ],
 )
-async def test_a_refused_connection_has_its_status_and_a_fix(code: int, said: str) -> None:
-    async with FakeEndpoint() as endpoint:
-        for method in ("server/discover", "initialize"):
-            endpoint.on[method] = Answer(code, b"<html>no</html>", {"content-type": "text/html"})
-        async with started(remote("s", endpoint.url)) as box:
-            [absent] = (await box.offer()).absent
-            assert said in absent
-            cause, _, fix = absent.partition(" Fix:")
-            assert box.servers()[0].problem == f'{cause} It says: "no". Fix:{fix}', "of the server: for people only"
+async def test_a_refused_connection_has_its_status_and_a_fix(endpoint: FakeEndpoint, code: int, said: str) -> None:
+    for method in ("server/discover", "initialize"):
+        endpoint.on[method] = Answer(code, b"<html>no</html>", {"content-type": "text/html"})
+    async with started(remote("s", endpoint.url)) as box:
+        [absent] = (await box.offer()).absent
+        assert said in absent
+        cause, _, fix = absent.partition(" Fix:")
+        assert box.servers()[0].problem == f'{cause} It says: "no". Fix:{fix}', "of the server: for people only"
 
 
-async def test_an_unreachable_address_is_named_without_its_secrets() -> None:
-    async with FakeEndpoint() as endpoint:
-        port = endpoint.port
+async def test_an_unreachable_address_is_named_without_its_secrets(endpoint: FakeEndpoint) -> None:
+    port = endpoint.port
+    await endpoint.stop()
     config = remote("s", f"http://ana:passw0rd@127.0.0.1:{port}/mcp?key=abcdefg")
     async with started(config) as box:
         [absent] = (await box.offer()).absent
@@ -64,31 +64,30 @@ async def test_an_unreachable_address_is_named_without_its_secrets() -> None:
     assert "abcdefg" not in absent
 
 
-async def test_headers_are_sent_and_never_shown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_headers_are_sent_and_never_shown(endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="bot")
 
     def echoing(message: Message) -> Reaction:
         return error(message, -32603, "the token top-secret-1 is too old")
 
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = echoing
-        async with started(remote("s", endpoint.url, {"Authorization": "Bearer top-secret-1"})) as box:
-            await box.offer()
-            said = error_text(await call(named(box, "t"), box))
-            endpoint.on["server/discover"] = endpoint.on["initialize"] = echoing
-            endpoint.on["tools/call"] = HangUp()
-        assert all(headers["authorization"] == "Bearer top-secret-1" for headers, _ in endpoint.seen)
-        async with started(remote("s", endpoint.url, {"Authorization": "Bearer top-secret-1"})) as box:
-            [absent] = (await box.offer()).absent
-            problem = box.servers()[0].problem
+    endpoint.speak_modern("t")
+    endpoint.on["tools/call"] = echoing
+    async with connected(remote("s", endpoint.url, {"Authorization": "Bearer top-secret-1"})) as box:
+        said = error_text(await call(named(box, "t"), box))
+        endpoint.on["server/discover"] = endpoint.on["initialize"] = echoing
+        endpoint.on["tools/call"] = HangUp()
+    assert all(headers["authorization"] == "Bearer top-secret-1" for headers, _ in endpoint.seen)
+    assert {headers["accept-encoding"] for headers, _ in endpoint.seen} == {"identity"}
+    async with started(remote("s", endpoint.url, {"Authorization": "Bearer top-secret-1"})) as box:
+        [absent] = (await box.offer()).absent
+        problem = box.servers()[0].problem
     assert "***" in said
     assert "***" in problem
     assert "top-secret-1" not in said + absent + problem + caplog.text
 
 
 @pytest.mark.parametrize("broken", ["no answer", "half an answer", "not an answer"])
-async def test_a_broken_answer_fails_one_call_and_not_its_siblings(broken: str) -> None:
+async def test_a_broken_answer_fails_one_call_and_not_its_siblings(endpoint: FakeEndpoint, broken: str) -> None:
     reactions: dict[str, Reaction] = {
         "no answer": HangUp(),
         "half an answer": Answer(200, b'{"jsonrpc": "2.0", "id": 1, "result": {}}', cut=10),
@@ -102,53 +101,46 @@ async def test_a_broken_answer_fails_one_call_and_not_its_siblings(broken: str) 
         held.set()
         return result(message, OK)
 
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t", "other")
-        endpoint.on["tools/call"] = by_name
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            first = box.servers()[0].connected_at
-            bad, good = await asyncio.gather(call(named(box, "t"), box), call(named(box, "other"), box))
-            unknown(bad)
-            assert text(good) == "ok"
-            assert text(await call(named(box, "other"), box)) == "ok"
-            assert box.servers()[0].connected_at == first
-            assert endpoint.methods().count("tools/call") == 3
+    endpoint.speak_modern("t", "other")
+    endpoint.on["tools/call"] = by_name
+    async with connected(remote("s", endpoint.url)) as box:
+        first = box.servers()[0].connected_at
+        bad, good = await asyncio.gather(call(named(box, "t"), box), call(named(box, "other"), box))
+        unknown(bad)
+        assert text(good) == "ok"
+        assert text(await call(named(box, "other"), box)) == "ok"
+        assert box.servers()[0].connected_at == first
+        assert endpoint.methods().count("tools/call") == 3
 
 
-async def test_a_call_that_was_not_accepted_counts_as_unsent_and_a_later_one_connects_again() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = lambda m: result(m, OK)
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            tool = named(box, "t")
-            await endpoint.stop()
-            assert "cannot be reached" in unsent(await call(tool, box))
-            assert status(box) in (ServerStatus.FAILED, ServerStatus.CONNECTING)
-            await endpoint.listen()
-            assert text(await call(tool, box)) == "ok"
+async def test_a_call_that_was_not_accepted_counts_as_unsent_and_a_later_one_connects_again(
+    endpoint: FakeEndpoint,
+) -> None:
+    endpoint.speak_modern("t")
+    async with connected(remote("s", endpoint.url)) as box:
+        tool = named(box, "t")
+        await endpoint.stop()
+        assert "cannot be reached" in unsent(await call(tool, box))
+        assert status(box) in (ServerStatus.FAILED, ServerStatus.CONNECTING)
+        await endpoint.listen()
+        assert text(await call(tool, box)) == "ok"
 
 
-async def test_a_call_that_finds_the_port_closed_for_a_moment_is_sent_once_more() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = lambda m: result(m, OK)
-        async with started(remote("s", endpoint.url), pacing=faster(quick_pause=0.3)) as box:
-            await box.offer()
-            tool = named(box, "t")
-            await endpoint.stop()
-            calling = asyncio.create_task(call(tool, box))
-            await until(lambda: status(box) is ServerStatus.FAILED)
-            await endpoint.listen()
-            assert text(await calling) == "ok"
-            assert endpoint.methods().count("tools/call") == 1
+async def test_a_call_that_finds_the_port_closed_for_a_moment_is_sent_once_more(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("t")
+    async with connected(remote("s", endpoint.url), pacing=faster(quick_pause=0.3)) as box:
+        tool = named(box, "t")
+        await endpoint.stop()
+        calling = asyncio.create_task(call(tool, box))
+        await until(lambda: status(box) is ServerStatus.FAILED)
+        await endpoint.listen()
+        assert text(await calling) == "ok"
+        assert endpoint.methods().count("tools/call") == 1
 
 
 async def test_a_killed_server_is_noticed_without_a_call() -> None:
     with http_server() as (url, process):
-        async with started(remote("s", url)) as box:
-            await box.offer()
+        async with connected(remote("s", url)) as box:
             process.kill()
             process.wait_for(LIMIT)
             await until(lambda: status(box) is ServerStatus.FAILED)
@@ -156,30 +148,29 @@ async def test_a_killed_server_is_noticed_without_a_call() -> None:
             assert "cannot be reached" in box.servers()[0].problem
 
 
-async def test_a_dead_stream_of_changes_is_not_a_dead_server() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        hello = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}}
-        endpoint.on["server/discover"] = lambda m: result(m, hello)
-        endpoint.on["subscriptions/listen"] = HangUp()
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            first = box.servers()[0].connected_at
-            await until(lambda: endpoint.methods().count("subscriptions/listen") > 2)
-            assert box.servers()[0].connected_at == first
-            assert len((await box.offer()).tools) == 1
+async def test_a_dead_stream_of_changes_is_not_a_dead_server(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("t")
+    hello = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}}
+    endpoint.on["server/discover"] = lambda m: result(m, hello)
+    endpoint.on["subscriptions/listen"] = HangUp()
+    async with connected(remote("s", endpoint.url)) as box:
+        first = box.servers()[0].connected_at
+        await until(lambda: endpoint.methods().count("subscriptions/listen") > 2)
+        assert box.servers()[0].connected_at == first
+        assert len((await box.offer()).tools) == 1
 
 
-async def test_a_server_that_asks_to_be_left_alone_is_not_connected_until_then_but_by_an_admin() -> None:
+async def test_a_server_that_asks_to_be_left_alone_is_not_connected_until_then_but_by_an_admin(
+    endpoint: FakeEndpoint,
+) -> None:
     moment = [1000.0]
-    async with FakeEndpoint() as endpoint:
-        endpoint.on = dict.fromkeys(("server/discover", "initialize"), Answer(503, headers={"retry-after": "60"}))
-        async with started(remote("s", endpoint.url), clock=lambda: moment[0]) as box:
-            await until(lambda: "It asks to wait 60 s." in box.servers()[0].problem)
-            tried = len(endpoint.seen)
-            moment[0] += 59
-            await box.offer()
-            assert len(endpoint.seen) == tried
-            endpoint.speak_modern("t")
-            await box.connect("file:s")
-            assert status(box) is ServerStatus.CONNECTED
+    endpoint.on = dict.fromkeys(("server/discover", "initialize"), Answer(503, headers={"retry-after": "60"}))
+    async with started(remote("s", endpoint.url), clock=lambda: moment[0]) as box:
+        await until(lambda: "It asks to wait 60 s." in box.servers()[0].problem)
+        tried = len(endpoint.seen)
+        moment[0] += 59
+        await box.offer()
+        assert len(endpoint.seen) == tried
+        endpoint.speak_modern("t")
+        await box.connect("file:s")
+        assert status(box) is ServerStatus.CONNECTED

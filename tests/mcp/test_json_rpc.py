@@ -15,7 +15,7 @@ from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerStat
 from bot.engine.policy.evaluation import PolicyRequest, RuleMatch, match_rule
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence
-from tests.mcp.toolboxes import call, error_text, started, text, tools_of, unknown, unsent, until
+from tests.mcp.toolboxes import call, connected, error_text, started, text, tools_of, unknown, unsent, until
 
 FIX = " Fix: check the url of server weather, and that its transport is the right one."
 
@@ -37,12 +37,11 @@ async def asked(box: McpToolbox, method: str = "get_weather", server: str = "wea
     return await call(tool, box, method=method, **more)
 
 
-async def test_the_server_has_one_tool_with_these_words_and_is_asked_nothing() -> None:
-    async with FakeEndpoint() as endpoint:
-        async with started(plain(endpoint.url, "server-123", title="Weather API")) as box:
-            [tool] = (await box.offer()).tools
-            [state] = box.servers()
-        assert endpoint.seen == []
+async def test_the_server_has_one_tool_with_these_words_and_is_asked_nothing(endpoint: FakeEndpoint) -> None:
+    async with started(plain(endpoint.url, "server-123", title="Weather API")) as box:
+        [tool] = (await box.offer()).tools
+        [state] = box.servers()
+    assert endpoint.seen == []
     assert tool.name == tool.original_name == "mcp_server-123"
     assert tool.description == (
         "Call the MCP server 'Weather API'. Provide the MCP method name and optional parameters."
@@ -72,42 +71,29 @@ async def test_a_rule_may_be_about_some_of_its_methods(method: str, found: RuleM
     )
 
 
-async def test_a_call_sends_the_method_and_its_parameters_and_returns_the_result() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on["get_weather"] = lambda message: answer(message, {"data": {"sky": "bedeckt, 9 °C"}})
-        async with started(plain(endpoint.url)) as box:
-            await box.offer()
-            said = text(await asked(box, params={"location": "London"}))
-        [(headers, message)] = endpoint.seen
-    assert said == '{"data": {"sky": "bedeckt, 9 °C"}}'
-    assert headers["authorization"] == "Bearer t0p-secret"
-    assert headers["content-type"] == "application/json"
-    request_id = message.pop("id")
-    assert isinstance(request_id, str)
-    assert request_id
-    assert message == {"jsonrpc": "2.0", "method": "get_weather", "params": {"location": "London"}}
+async def test_a_call_sends_the_method_and_its_parameters_and_returns_the_result(endpoint: FakeEndpoint) -> None:
+    endpoint.on["get_weather"] = lambda message: answer(message, {"data": {"sky": "bedeckt, 9 °C"}})
+    async with connected(plain(endpoint.url)) as box:
+        said = await asyncio.gather(*(asked(box, params={"location": "London"}) for _ in range(2)))
+    assert [text(each) for each in said] == ['{"data": {"sky": "bedeckt, 9 °C"}}'] * 2
+    ids = [message.pop("id") for _, message in endpoint.seen]
+    assert len(set(ids)) == 2
+    for headers, message in endpoint.seen:
+        assert headers["authorization"] == "Bearer t0p-secret"
+        assert headers["content-type"] == "application/json"
+        assert message == {"jsonrpc": "2.0", "method": "get_weather", "params": {"location": "London"}}
+    assert all(isinstance(request_id, str) and request_id for request_id in ids)
 
 
 @pytest.mark.parametrize(
     ("result", "said"),
     [("It rains.", "It rains."), (None, "null"), (3, "3"), ([1, "a"], '[1, "a"]'), ({}, "{}")],
 )
-async def test_a_result_is_a_text(result: Any, said: str) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on["get_weather"] = lambda message: answer(message, result)
-        async with started(plain(endpoint.url)) as box:
-            await box.offer()
-            assert text(await asked(box)) == said
-        assert "params" not in endpoint.seen[0][1]
-
-
-async def test_two_calls_have_different_ids() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on["get_weather"] = lambda message: answer(message, "ok")
-        async with started(plain(endpoint.url)) as box:
-            await box.offer()
-            await asyncio.gather(asked(box), asked(box))
-        assert len({message["id"] for _, message in endpoint.seen}) == 2
+async def test_a_result_is_a_text(endpoint: FakeEndpoint, result: Any, said: str) -> None:
+    endpoint.on["get_weather"] = lambda message: answer(message, result)
+    async with connected(plain(endpoint.url)) as box:
+        assert text(await asked(box)) == said
+    assert "params" not in endpoint.seen[0][1]
 
 
 @pytest.mark.parametrize(
@@ -130,76 +116,58 @@ async def test_two_calls_have_different_ids() -> None:
     ],
 )
 async def test_an_error_has_its_cause_and_touches_no_other_call(
-    reaction: Reaction | Callable[[Message], Reaction], said: str
+    endpoint: FakeEndpoint, reaction: Reaction | Callable[[Message], Reaction], said: str
 ) -> None:
-    async with FakeEndpoint() as endpoint:
-        release = asyncio.Event()
-        arrived = endpoint.hold("slow", release)
-        endpoint.on["get_weather"] = reaction
-        endpoint.on["slow"] = lambda message: answer(message, "ok")
-        async with started(plain(endpoint.url)) as box:
-            await box.offer()
-            beside = asyncio.create_task(asked(box, "slow"))
-            await arrived.wait()
-            assert error_text(await asked(box)) == said
-            release.set()
-            assert text(await beside) == "ok"
-        assert endpoint.methods().count("get_weather") == 1
+    release = asyncio.Event()
+    arrived = endpoint.hold("slow", release)
+    endpoint.on["get_weather"] = reaction
+    endpoint.on["slow"] = lambda message: answer(message, "ok")
+    async with connected(plain(endpoint.url)) as box:
+        beside = asyncio.create_task(asked(box, "slow"))
+        await arrived.wait()
+        assert error_text(await asked(box)) == said
+        release.set()
+        assert text(await beside) == "ok"
+    assert endpoint.methods().count("get_weather") == 1
+
+
+NO_JSON_RPC = "Server weather answered, but its answer is not JSON-RPC 2.0."
+NO_ANSWERS: list[Any] = [
+    b"<html>hello</html>",
+    b"",
+    {"jsonrpc": "2.0", "id": "another", "result": "ok"},
+    {"jsonrpc": "2.0", "id": None, "result": "ok"},
+    {"id": "x", "result": "ok"},
+    {"jsonrpc": "2.0", "id": "x"},
+    [],
+]
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("reaction", "said"),
     [
-        b"<html>hello</html>",
-        b"",
-        {"jsonrpc": "2.0", "id": "another", "result": "ok"},
-        {"jsonrpc": "2.0", "id": None, "result": "ok"},
-        {"id": "x", "result": "ok"},
-        {"jsonrpc": "2.0", "id": "x"},
-        [],
+        *((Answer(200, body), NO_JSON_RPC) for body in NO_ANSWERS),
+        (Answer(500, b"<html>"), "500 Internal Server Error. The call may have arrived."),
+        (HangUp(), "broke before it answered"),
+        (Silence(), "did not answer within 0.3 s"),
     ],
 )
-async def test_an_answer_that_cannot_be_read_leaves_the_outcome_unknown(body: Any) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on["get_weather"] = Answer(200, body)
-        async with started(plain(endpoint.url)) as box:
-            await box.offer()
-            assert unknown(await asked(box)) == "Server weather answered, but its answer is not JSON-RPC 2.0."
-
-
-async def test_an_http_error_of_the_server_leaves_the_outcome_unknown() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on["get_weather"] = Answer(500, b"<html>")
-        async with started(plain(endpoint.url)) as box:
-            await box.offer()
-            assert "500 Internal Server Error. The call may have arrived." in unknown(await asked(box))
+async def test_without_an_answer_the_outcome_is_unknown_and_the_call_is_sent_once(
+    endpoint: FakeEndpoint, reaction: Reaction, said: str
+) -> None:
+    endpoint.on["get_weather"] = reaction
+    seconds = 0.3 if isinstance(reaction, Silence) else 30.0
+    async with connected(plain(endpoint.url, tool_timeout=seconds)) as box:
+        assert said in unknown(await asked(box))
         assert endpoint.methods() == ["get_weather"]
-
-
-async def test_a_connection_that_breaks_leaves_the_outcome_unknown_and_the_call_is_sent_once() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on["get_weather"] = HangUp()
-        async with started(plain(endpoint.url)) as box:
-            await box.offer()
-            assert "broke before it answered" in unknown(await asked(box))
-        assert endpoint.methods() == ["get_weather"]
-
-
-async def test_a_server_that_is_not_there_was_sent_nothing() -> None:
-    async with FakeEndpoint() as endpoint:
-        url = endpoint.url
-    async with started(plain(url)) as box:
-        await box.offer()
-        assert "could not be reached" in unsent(await asked(box))
-
-
-async def test_a_call_has_its_time_and_the_request_ends_with_it() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on["get_weather"] = Silence()
-        async with started(plain(endpoint.url, tool_timeout=0.3)) as box:
-            await box.offer()
-            assert "did not answer within 0.3 s" in unknown(await asked(box))
+        if isinstance(reaction, Silence):
             await until(lambda: not endpoint._tasks)
+
+
+async def test_a_server_that_is_not_there_was_sent_nothing(endpoint: FakeEndpoint) -> None:
+    await endpoint.stop()
+    async with connected(plain(endpoint.url)) as box:
+        assert "could not be reached" in unsent(await asked(box))
 
 
 async def test_a_private_address_that_an_admin_has_defined_is_not_called() -> None:
@@ -207,7 +175,6 @@ async def test_a_private_address_that_an_admin_has_defined_is_not_called() -> No
         return ["169.254.169.254"]
 
     config = plain("https://tools.example/rpc", id="u1")
-    async with started(config, resolve=resolve) as box:
-        await box.offer()
+    async with connected(config, resolve=resolve) as box:
         [tool] = box.capabilities("u1").tools
         assert "metadata service" in unsent(await call(tool, box, method="get_weather"))

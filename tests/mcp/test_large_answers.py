@@ -9,7 +9,7 @@ import pytest
 
 from bot.mcp.errors import LARGEST_ANSWER
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, tool
-from tests.mcp.toolboxes import call, named, raw, remote, started, text, unknown
+from tests.mcp.toolboxes import call, connected, named, raw, remote, text, unknown
 
 MEGABYTE = 1024 * 1024
 
@@ -21,27 +21,26 @@ def scripted(**sizes: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_seven_megabytes_come_from_a_process() -> None:
-    async with started(raw(script=scripted(big={"characters": 7 * MEGABYTE}))) as box:
-        await box.offer()
+    async with connected(raw(script=scripted(big={"characters": 7 * MEGABYTE}))) as box:
         assert text(await call(named(box, "big"), box)).startswith("xxx")
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_seven_megabytes_come_over_http_and_more_than_the_limit_does_not(*, streamed: bool) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("fits", "flood")
+async def test_seven_megabytes_come_over_http_and_more_than_the_limit_does_not(
+    endpoint: FakeEndpoint, *, streamed: bool
+) -> None:
+    endpoint.speak_modern("fits", "flood")
 
-        def answer(message: Message) -> Answer:
-            characters = {"fits": 7 * MEGABYTE, "flood": 5 * LARGEST_ANSWER}[message["params"]["name"]]
-            result = {"resultType": "complete", "content": [{"type": "text", "text": "x" * characters}]}
-            body = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-            if not streamed:
-                return Answer(200, body)
-            event = f"event: message\ndata: {json.dumps(body)}\n\n".encode()
-            return Answer(200, event, {"content-type": "text/event-stream"})
+    def answer(message: Message) -> Answer:
+        characters = {"fits": 7 * MEGABYTE, "flood": 5 * LARGEST_ANSWER}[message["params"]["name"]]
+        result = {"resultType": "complete", "content": [{"type": "text", "text": "x" * characters}]}
+        body = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        if not streamed:
+            return Answer(200, body)
+        event = f"event: message\ndata: {json.dumps(body)}\n\n".encode()
+        return Answer(200, event, {"content-type": "text/event-stream"})
 
-        endpoint.on["tools/call"] = answer
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            assert "more than 8 MB" in unknown(await call(named(box, "flood"), box))
-            assert text(await call(named(box, "fits"), box)).startswith("xxx")
+    endpoint.on["tools/call"] = answer
+    async with connected(remote("s", endpoint.url)) as box:
+        assert "more than 8 MB" in unknown(await call(named(box, "flood"), box))
+        assert text(await call(named(box, "fits"), box)).startswith("xxx")

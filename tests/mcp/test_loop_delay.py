@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, tool
-from tests.mcp.toolboxes import call, named, remote, started
+from tests.mcp.toolboxes import call, connected, named, remote, started
 
 T = TypeVar("T")
 WORST = 1.0
@@ -48,25 +48,22 @@ def raw_answer(message: Message, result: str) -> Answer:
     return Answer(200, body.encode(), {"content-type": "application/json"})
 
 
-async def test_ten_thousand_tools_of_one_page_are_read_within_the_time_to_connect() -> None:
+async def test_ten_thousand_tools_of_one_page_are_read_within_the_time_to_connect(endpoint: FakeEndpoint) -> None:
     tools = [tool(f"t{n}") for n in range(10_000)]
     listing = json.dumps({"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": tools})
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("x")
-        endpoint.on["tools/list"] = lambda message: raw_answer(message, listing)
-        async with started(remote("s", endpoint.url)) as box:
-            offer, worst = await longest_delay(box.offer())
+    endpoint.speak_modern("x")
+    endpoint.on["tools/list"] = lambda message: raw_answer(message, listing)
+    async with started(remote("s", endpoint.url)) as box:
+        offer, worst = await longest_delay(box.offer())
     assert len(offer.tools) == 5_000
     assert worst < WORST
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-async def test_a_large_result_is_read_beside_others(name: str) -> None:
+async def test_a_large_result_is_read_beside_others(endpoint: FakeEndpoint, name: str) -> None:
     result = json.dumps({"resultType": "complete", **ANSWERS[name]})
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern(*ANSWERS)
-        endpoint.on["tools/call"] = lambda message: raw_answer(message, result)
-        async with started(remote("s", endpoint.url)) as box:
-            await box.offer()
-            _outcome, worst = await longest_delay(call(named(box, name), box))
+    endpoint.speak_modern(*ANSWERS)
+    endpoint.on["tools/call"] = lambda message: raw_answer(message, result)
+    async with connected(remote("s", endpoint.url)) as box:
+        _outcome, worst = await longest_delay(call(named(box, name), box))
     assert worst < WORST

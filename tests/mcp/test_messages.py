@@ -52,7 +52,9 @@ async def test_each_answer_of_a_batch_reaches_its_call() -> None:
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/event-stream"])
-async def test_a_call_is_not_given_the_answer_to_another(content_type: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_call_is_not_given_the_answer_to_another(
+    endpoint: FakeEndpoint, content_type: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING)
     waiting: list[Message] = []
 
@@ -65,16 +67,15 @@ async def test_a_call_is_not_given_the_answer_to_another(content_type: str, capl
             return answer
         return type(answer)(200, f"data: {json.dumps(answer.body)}\n\n".encode(), answer.headers)
 
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("badly", "well")
-        endpoint.on["tools/call"] = react
-        async with started(remote("s", endpoint.url)) as box:
-            await until(lambda: tools_of(box, "s"))
-            waits = asyncio.create_task(call_with(named(box, "badly"), box, CallContext(ANA, "k", deadline=1.0)))
-            await until(lambda: bool(waiting))
-            mistaken = unknown(await call(named(box, "well"), box))
-            assert mistaken.endswith(("its answer is for another request.", "was lost before it answered."))
-            assert unknown(await waits) == "Server s did not answer within 1 s."
+    endpoint.speak_modern("badly", "well")
+    endpoint.on["tools/call"] = react
+    async with started(remote("s", endpoint.url)) as box:
+        await until(lambda: tools_of(box, "s"))
+        waits = asyncio.create_task(call_with(named(box, "badly"), box, CallContext(ANA, "k", deadline=1.0)))
+        await until(lambda: bool(waiting))
+        mistaken = unknown(await call(named(box, "well"), box))
+        assert mistaken.endswith(("its answer is for another request.", "was lost before it answered."))
+        assert unknown(await waits) == "Server s did not answer within 1 s."
     assert "answered another request than the one that was sent" in caplog.text
 
 
@@ -87,14 +88,13 @@ async def test_an_answer_to_a_request_that_was_never_sent_is_logged_once(caplog:
     assert caplog.text.count("MCP server s answered a request that was never sent") == 1
 
 
-async def test_the_content_of_an_answer_is_bounded_in_pieces() -> None:
+async def test_the_content_of_an_answer_is_bounded_in_pieces(endpoint: FakeEndpoint) -> None:
     line = '{"jsonrpc":"2.0","id":ID,"result":{"content":[' + '"a",' * 10_004 + '"b"]}}'
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = lambda message: Answer(200, line.replace("ID", str(message["id"])).encode())
-        async with started(remote("s", endpoint.url)) as box:
-            await until(lambda: tools_of(box, "s"))
-            words = text(await call(named(box, "t"), box)).splitlines()
+    endpoint.speak_modern("t")
+    endpoint.on["tools/call"] = lambda message: Answer(200, line.replace("ID", str(message["id"])).encode())
+    async with started(remote("s", endpoint.url)) as box:
+        await until(lambda: tools_of(box, "s"))
+        words = text(await call(named(box, "t"), box)).splitlines()
     assert words == [*"a" * 10_000, "(5 more pieces of content were left out.)"]
 
 

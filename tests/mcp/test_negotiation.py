@@ -28,7 +28,7 @@ from bot.mcp.toolbox import McpToolbox
 from bot.mcp.transports.open import ProtocolNegotiation
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, error, result, tool
 from tests.fakes.mcp.event_stream import FakeEventStream
-from tests.mcp.toolboxes import call, named, raw, started, text, until
+from tests.mcp.toolboxes import call, connected, named, raw, started, text, until
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
 INFO = {"serverInfo": {"name": "s", "version": "1"}}
@@ -56,8 +56,7 @@ async def test_a_server_that_knows_no_streamable_http_is_spoken_to_by_the_first_
     async with FakeEventStream(refuses=refusal) as server:
         server.speak_legacy("t")
         server.on["tools/call"] = lambda message: result(message, OK)
-        async with started(auto(server.url)) as box:
-            await box.offer()
+        async with connected(auto(server.url)) as box:
             assert text(await call(named(box, "t"), box)) == "ok"
         assert server.opened == 1
 
@@ -89,12 +88,11 @@ async def test_a_server_that_has_learned_streamable_http_is_found_again() -> Non
         assert endpoint.methods()[:2] == ["GET", "server/discover"]
 
 
-async def test_streamable_http_comes_first() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        async with started(auto(endpoint.url)) as box:
-            await met(box)
-        assert "GET" not in endpoint.methods()
+async def test_streamable_http_comes_first(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("t")
+    async with started(auto(endpoint.url)) as box:
+        await met(box)
+    assert "GET" not in endpoint.methods()
 
 
 @pytest.mark.parametrize(
@@ -108,13 +106,14 @@ async def test_streamable_http_comes_first() -> None:
         ),
     ],
 )
-async def test_an_unrelated_error_does_not_lead_to_the_older_transport(answer: Any, said: str) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on["server/discover"] = endpoint.on["initialize"] = answer
-        async with started(auto(endpoint.url)) as box:
-            [absent] = (await box.offer()).absent
-        assert said in absent
-        assert "GET" not in endpoint.methods()
+async def test_an_unrelated_error_does_not_lead_to_the_older_transport(
+    endpoint: FakeEndpoint, answer: Any, said: str
+) -> None:
+    endpoint.on["server/discover"] = endpoint.on["initialize"] = answer
+    async with started(auto(endpoint.url)) as box:
+        [absent] = (await box.offer()).absent
+    assert said in absent
+    assert "GET" not in endpoint.methods()
 
 
 VERSIONS = "Unsupported protocol version: 2025-11-25 (supported versions: 2025-06-18, 2025-03-26, 2024-10-07)"
@@ -155,19 +154,18 @@ async def test_a_server_that_refuses_the_newest_version_is_offered_the_newest_on
 @pytest.mark.parametrize("kind", [HttpKind.AUTO, HttpKind.STREAMABLE])
 @pytest.mark.parametrize("status", [200, 400, 426])
 async def test_a_server_that_refuses_the_newest_version_and_names_none_is_reported_with_the_setting(
-    kind: HttpKind, status: int
+    endpoint: FakeEndpoint, kind: HttpKind, status: int
 ) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_legacy("t")
-        endpoint.on["initialize"] = lambda m: error(m, -32602, "Version too new for t0p-secret", status=status)
-        endpoint.on["GET"] = Answer(405)
-        config = ServerConfig("s", HttpTransport(endpoint.url, {"Authorization": "Bearer t0p-secret"}, kind=kind))
-        async with started(config) as box:
-            await until(lambda: box.servers()[0].problem)
-            problem = box.servers()[0].problem
-        assert "Version too new for " in problem
-        assert "t0p-secret" not in problem
-        assert problem.endswith("set its protocol to that, such as 2025-06-18.")
+    endpoint.speak_legacy("t")
+    endpoint.on["initialize"] = lambda m: error(m, -32602, "Version too new for t0p-secret", status=status)
+    endpoint.on["GET"] = Answer(405)
+    config = ServerConfig("s", HttpTransport(endpoint.url, {"Authorization": "Bearer t0p-secret"}, kind=kind))
+    async with started(config) as box:
+        await until(lambda: box.servers()[0].problem)
+        problem = box.servers()[0].problem
+    assert "Version too new for " in problem
+    assert "t0p-secret" not in problem
+    assert problem.endswith("set its protocol to that, such as 2025-06-18.")
 
 
 PINNED = "Fix: check that it is an MCP server and speaks MCP 2025-11-25, or set its protocol to auto."
@@ -188,15 +186,14 @@ PINNED = "Fix: check that it is an MCP server and speaks MCP 2025-11-25, or set 
     ],
 )
 async def test_a_set_version_that_is_refused_is_reported_with_the_version_that_the_server_names(
-    refusal: Any, fix: str
+    endpoint: FakeEndpoint, refusal: Any, fix: str
 ) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_legacy("t")
-        endpoint.on["initialize"] = refusal
-        async with started(ServerConfig("s", HttpTransport(endpoint.url), protocol=Protocol.V2025_11_25)) as box:
-            await until(lambda: box.servers()[0].problem)
-            assert box.servers()[0].problem.endswith(fix)
-        assert "server/discover" not in endpoint.methods()
+    endpoint.speak_legacy("t")
+    endpoint.on["initialize"] = refusal
+    async with started(ServerConfig("s", HttpTransport(endpoint.url), protocol=Protocol.V2025_11_25)) as box:
+        await until(lambda: box.servers()[0].problem)
+        assert box.servers()[0].problem.endswith(fix)
+    assert "server/discover" not in endpoint.methods()
 
 
 @pytest.mark.parametrize(
@@ -225,22 +222,21 @@ def unaware(message: dict[str, Any]) -> Answer:
 @pytest.mark.parametrize(
     "answer", [unaware, lambda m: error(m, -32601, "Method not found"), lambda m: result(m, {}) and unaware(m)]
 )
-async def test_a_server_of_plain_json_rpc_is_found_out(answer: Any) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on = {"server/discover": answer, "initialize": answer, "get_weather": unaware}
-        async with started(ServerConfig("weather", HttpTransport(endpoint.url, kind=HttpKind.AUTO))) as box:
-            await until(lambda: box.servers()[0].status is ServerStatus.CONNECTED)
-            [tool] = (await box.offer()).tools
-            assert (tool.name, box.servers()[0].protocol) == ("mcp_weather", "JSON-RPC 2.0")
-            assert text(await call(tool, box, method="get_weather")) == '{"data": "response data"}'
-            checks = {check.name: check async for check in box.diagnose("file:weather")}
-            assert "JSON-RPC 2.0 and not MCP" in checks["MCP"].detail
-        async with started(ServerConfig("weather", HttpTransport(endpoint.url, kind=HttpKind.STREAMABLE))) as box:
-            await until(lambda: box.servers()[0].problem)
-            problem = box.servers()[0].problem
-            assert problem.endswith("if it speaks JSON-RPC 2.0 without MCP, set its transport to jsonrpc_http.")
-            assert "validation" not in problem
-            assert "pydantic" not in problem
+async def test_a_server_of_plain_json_rpc_is_found_out(endpoint: FakeEndpoint, answer: Any) -> None:
+    endpoint.on = {"server/discover": answer, "initialize": answer, "get_weather": unaware}
+    async with started(ServerConfig("weather", HttpTransport(endpoint.url, kind=HttpKind.AUTO))) as box:
+        await until(lambda: box.servers()[0].status is ServerStatus.CONNECTED)
+        [tool] = (await box.offer()).tools
+        assert (tool.name, box.servers()[0].protocol) == ("mcp_weather", "JSON-RPC 2.0")
+        assert text(await call(tool, box, method="get_weather")) == '{"data": "response data"}'
+        checks = {check.name: check async for check in box.diagnose("file:weather")}
+        assert "JSON-RPC 2.0 and not MCP" in checks["MCP"].detail
+    async with started(ServerConfig("weather", HttpTransport(endpoint.url, kind=HttpKind.STREAMABLE))) as box:
+        await until(lambda: box.servers()[0].problem)
+        problem = box.servers()[0].problem
+        assert problem.endswith("if it speaks JSON-RPC 2.0 without MCP, set its transport to jsonrpc_http.")
+        assert "validation" not in problem
+        assert "pydantic" not in problem
 
 
 async def test_a_server_that_dies_of_the_question_for_its_protocol_does_so_once(tmp_path: Path) -> None:

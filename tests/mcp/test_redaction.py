@@ -83,55 +83,54 @@ async def test_a_result_tells_nothing_of_the_secrets_of_others() -> None:
     assert said.startswith(guesses.replace(STRONG, "***"))
 
 
-async def test_an_error_of_a_server_tells_nothing_of_the_secrets_of_others() -> None:
+async def test_an_error_of_a_server_tells_nothing_of_the_secrets_of_others(endpoint: FakeEndpoint) -> None:
     known = KnownSecrets([MASTER])
-    async with FakeEndpoint() as endpoint:
-        echoing(endpoint)
-        endpoint.on["tools/call"] = lambda m: error(m, -32000, f"no {MASTER} {STRONG}")
-        entry = DesiredServer(remote("s", endpoint.url), secrets=frozenset([STRONG]))
-        async with started(entry, secrets=known) as box:
-            await until(lambda: status(box) is ServerStatus.CONNECTED)
-            assert told(await call(named(box, "t"), box)) == f"Error calling MCP server: no {MASTER} ***"
+    echoing(endpoint)
+    endpoint.on["tools/call"] = lambda m: error(m, -32000, f"no {MASTER} {STRONG}")
+    entry = DesiredServer(remote("s", endpoint.url), secrets=frozenset([STRONG]))
+    async with started(entry, secrets=known) as box:
+        await until(lambda: status(box) is ServerStatus.CONNECTED)
+        assert told(await call(named(box, "t"), box)) == f"Error calling MCP server: no {MASTER} ***"
 
 
-async def test_a_secret_that_is_replaced_or_deleted_is_forgotten_at_once() -> None:
+async def test_a_secret_that_is_replaced_or_deleted_is_forgotten_at_once(endpoint: FakeEndpoint) -> None:
     known = KnownSecrets()
-    async with FakeEndpoint() as endpoint:
-        echoing(endpoint)
+    echoing(endpoint)
 
-        def entry(*secrets: str) -> DesiredServer:
-            headers = {f"X-Key-{n}": each for n, each in enumerate(secrets)}
-            return DesiredServer(remote("s", endpoint.url, headers), secrets=frozenset(secrets))
+    def entry(*secrets: str) -> DesiredServer:
+        headers = {f"X-Key-{n}": each for n, each in enumerate(secrets)}
+        return DesiredServer(remote("s", endpoint.url, headers), secrets=frozenset(secrets))
 
-        async def echoed() -> str:
-            await until(lambda: status(box) is ServerStatus.CONNECTED)
-            return told(await call(named(box, "t"), box, text=f"{STRONG} {OTHERS}")).partition("\n")[0]
+    async def echoed() -> str:
+        await until(lambda: status(box) is ServerStatus.CONNECTED)
+        return told(await call(named(box, "t"), box, text=f"{STRONG} {OTHERS}")).partition("\n")[0]
 
-        async with started(entry(STRONG), secrets=known) as box:
-            assert await echoed() == f"*** {OTHERS}"
-            await box.reconcile([entry(OTHERS)])
-            assert await echoed() == f"{STRONG} ***"
-            await until(lambda: known(STRONG) == STRONG)
-            assert known(OTHERS) == "***"
-            await box.reconcile([entry()])
-            assert await echoed() == f"{STRONG} {OTHERS}"
-            await until(lambda: known(OTHERS) == OTHERS)
-            await box.reconcile([entry(STRONG)])
-            await box.reconcile([DesiredServer(remote("s", endpoint.url), ServerEnablement.DISABLED)])
-            await until(lambda: known(STRONG) == STRONG)
+    async with started(entry(STRONG), secrets=known) as box:
+        assert await echoed() == f"*** {OTHERS}"
+        await box.reconcile([entry(OTHERS)])
+        assert await echoed() == f"{STRONG} ***"
+        await until(lambda: known(STRONG) == STRONG)
+        assert known(OTHERS) == "***"
+        await box.reconcile([entry()])
+        assert await echoed() == f"{STRONG} {OTHERS}"
+        await until(lambda: known(OTHERS) == OTHERS)
+        await box.reconcile([entry(STRONG)])
+        await box.reconcile([DesiredServer(remote("s", endpoint.url), ServerEnablement.DISABLED)])
+        await until(lambda: known(STRONG) == STRONG)
 
 
-async def test_a_secret_that_is_easy_to_guess_is_named_by_the_doctor_and_hidden_in_its_own_results_alone() -> None:
+async def test_a_secret_that_is_easy_to_guess_is_named_by_the_doctor_and_hidden_in_its_own_results_alone(
+    endpoint: FakeEndpoint,
+) -> None:
     known = KnownSecrets()
-    async with FakeEndpoint() as endpoint:
-        echoing(endpoint)
-        entry = DesiredServer(remote("s", endpoint.url, {"X-Key": "project"}), secrets=frozenset(["project"]))
-        async with started(entry, secrets=known) as box:
-            await until(lambda: status(box) is ServerStatus.CONNECTED)
-            said = await call(named(box, "t"), box, text="a project")
-            [weak] = [check async for check in box.diagnose("file:s") if check.name == "secrets"]
-            assert known("the project") == "the project"
-            assert not box.secret_spans("file:s", "the project")
+    echoing(endpoint)
+    entry = DesiredServer(remote("s", endpoint.url, {"X-Key": "project"}), secrets=frozenset(["project"]))
+    async with started(entry, secrets=known) as box:
+        await until(lambda: status(box) is ServerStatus.CONNECTED)
+        said = await call(named(box, "t"), box, text="a project")
+        [weak] = [check async for check in box.diagnose("file:s") if check.name == "secrets"]
+        assert known("the project") == "the project"
+        assert not box.secret_spans("file:s", "the project")
     assert isinstance(said, CallReturned)
     assert said.result.structured == {"project": "a ***", STRONG[:5]: 1}
     assert weak.finding is CheckStatus.DOUBTFUL
@@ -146,29 +145,25 @@ async def test_a_file_or_an_address_that_a_server_is_told_is_no_secret_that_coul
     assert weak.detail.startswith("Its variable MODE is a word, or a few words in a row. It is hidden")
 
 
-async def test_a_plain_header_of_an_admins_server_is_no_secret_of_it() -> None:
-    async with FakeEndpoint() as endpoint:
-        echoing(endpoint)
-        plain = replace(remote("s", endpoint.url, {"X-Team": "project"}), id="id-1")
-        async with started(plain, allowances=AllowedTargets(hosts=frozenset(("127.0.0.1",)))) as box:
-            await until(lambda: status(box) is ServerStatus.CONNECTED)
-            tool = box.capabilities("id-1").tools[1]
-            assert told(await call(tool, box, text="a project")).startswith("a project")
-            assert not [check async for check in box.diagnose("id-1") if check.name == "secrets"]
+async def test_a_plain_header_of_an_admins_server_is_no_secret_of_it(endpoint: FakeEndpoint) -> None:
+    echoing(endpoint)
+    plain = replace(remote("s", endpoint.url, {"X-Team": "project"}), id="id-1")
+    async with started(plain, allowances=AllowedTargets(hosts=frozenset(("127.0.0.1",)))) as box:
+        await until(lambda: status(box) is ServerStatus.CONNECTED)
+        tool = box.capabilities("id-1").tools[1]
+        assert told(await call(tool, box, text="a project")).startswith("a project")
+        assert not [check async for check in box.diagnose("id-1") if check.name == "secrets"]
 
 
-async def test_a_card_can_ask_where_the_secrets_of_the_called_server_are() -> None:
-    async with FakeEndpoint() as endpoint:
-        entries = (
-            DesiredServer(
-                remote("s", endpoint.url, {"Authorization": f"Bearer {STRONG}"}), secrets=frozenset([STRONG])
-            ),
-            DesiredServer(remote("other", endpoint.url), secrets=frozenset([OTHERS])),
-        )
-        async with started(*entries) as box:
-            line = f"curl -H '{STRONG}' {OTHERS} {STRONG}"
-            spans = box.secret_spans("file:s", line)
-            assert not box.secret_spans("file:gone", line)
+async def test_a_card_can_ask_where_the_secrets_of_the_called_server_are(endpoint: FakeEndpoint) -> None:
+    entries = (
+        DesiredServer(remote("s", endpoint.url, {"Authorization": f"Bearer {STRONG}"}), secrets=frozenset([STRONG])),
+        DesiredServer(remote("other", endpoint.url), secrets=frozenset([OTHERS])),
+    )
+    async with started(*entries) as box:
+        line = f"curl -H '{STRONG}' {OTHERS} {STRONG}"
+        spans = box.secret_spans("file:s", line)
+        assert not box.secret_spans("file:gone", line)
     assert [line[span.start : span.end] for span in spans] == [STRONG, STRONG]
     assert {span.label for span in spans} == {"header Authorization"}
 

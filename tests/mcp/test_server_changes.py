@@ -39,6 +39,7 @@ from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Si
 from tests.mcp.toolboxes import (
     alive,
     call,
+    connected,
     entries,
     faster,
     named,
@@ -120,8 +121,7 @@ async def test_a_new_server_is_used_and_one_that_is_gone_is_not() -> None:
 async def test_an_unchanged_server_keeps_its_connection_and_its_calls(tmp_path: Path) -> None:
     record = tmp_path / "record"
     script = {**offering("t", slow={"do": "silence"}), "record": str(record)}
-    async with started(raw("a", script=script)) as box:
-        await box.offer()
+    async with connected(raw("a", script=script)) as box:
         since = state(box, "a").connected_at
         waiting = asyncio.create_task(call(named(box, "slow", "a"), box))
         await until(lambda: "tools/call" in record.read_text())
@@ -139,8 +139,7 @@ async def test_a_change_makes_a_new_connection_while_the_old_one_ends_its_calls(
             endpoint.speak_modern("t")
             endpoint.on["tools/call"] = lambda m: result(m, OK)
         slow = one.hold("tools/call", held)
-        async with started(remote("s", one.url)) as box:
-            await box.offer()
+        async with connected(remote("s", one.url)) as box:
             waiting = asyncio.create_task(call(named(box, "t"), box))
             await slow.wait()
             await box.reconcile(entries(remote("s", other.url)))
@@ -155,8 +154,7 @@ async def test_a_change_makes_a_new_connection_while_the_old_one_ends_its_calls(
 async def test_a_call_that_does_not_end_is_not_waited_for_long(tmp_path: Path) -> None:
     pids, record = tmp_path / "pids", tmp_path / "record"
     script = {**offering("t", slow={"do": "silence"}, pids=pids), "record": str(record)}
-    async with started(raw(script=script), pacing=faster(farewell=0.1)) as box:
-        await box.offer()
+    async with connected(raw(script=script), pacing=faster(farewell=0.1)) as box:
         waiting = asyncio.create_task(call(named(box, "slow"), box))
         await until(lambda: "tools/call" in record.read_text())
         await box.reconcile([])
@@ -168,8 +166,7 @@ async def test_a_call_that_does_not_end_is_not_waited_for_long(tmp_path: Path) -
 async def test_closing_ends_also_closing_connections(tmp_path: Path) -> None:
     pids, record = tmp_path / "pids", tmp_path / "record"
     script = {**offering("t", slow={"do": "silence"}, pids=pids), "record": str(record)}
-    async with started(raw(script=script), pacing=faster(farewell=60.0)) as box:
-        await box.offer()
+    async with connected(raw(script=script), pacing=faster(farewell=60.0)) as box:
         waiting = asyncio.create_task(call(named(box, "slow"), box))
         await until(lambda: "tools/call" in record.read_text())
         await box.reconcile([])
@@ -267,15 +264,14 @@ async def test_an_entry_that_cannot_be_used_says_why_and_mends_itself() -> None:
 # definitions of admins
 
 
-async def test_an_admins_server_must_be_allowed() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        async with started(theirs(endpoint)) as box:
-            [absent] = (await box.offer()).absent
-            assert "MCP_ALLOWED_HOSTS" in absent
-            assert endpoint.seen == []
-        async with started(theirs(endpoint), allowances=LOOPBACK) as box:
-            assert await offered(box) == ["s__t"]
+async def test_an_admins_server_must_be_allowed(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("t")
+    async with started(theirs(endpoint)) as box:
+        [absent] = (await box.offer()).absent
+        assert "MCP_ALLOWED_HOSTS" in absent
+        assert endpoint.seen == []
+    async with started(theirs(endpoint), allowances=LOOPBACK) as box:
+        assert await offered(box) == ["s__t"]
 
 
 async def test_an_admins_program_is_not_started(tmp_path: Path) -> None:
@@ -302,7 +298,7 @@ async def test_a_program_that_is_not_allowed_is_not_started_for_any_definer(tmp_
         assert not pids.exists()
 
 
-async def test_a_name_that_later_leads_inside_is_not_followed_there() -> None:
+async def test_a_name_that_later_leads_inside_is_not_followed_there(endpoint: FakeEndpoint) -> None:
     """DNS rebinding: a name that resolves to loopback is followed only if the operator allows it."""
     asked: list[str] = []
     answers = ["192.0.2.1"]
@@ -311,22 +307,21 @@ async def test_a_name_that_later_leads_inside_is_not_followed_there() -> None:
         asked.append(host)
         return list(answers)
 
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        url = f"http://tools.example:{endpoint.port}/mcp"
-        config = ServerConfig("s", HttpTransport(url), id="id-s")
-        by_name = AllowedTargets(hosts=frozenset(("tools.example",)))
-        answers[:] = ["127.0.0.1"]
-        async with started(config, allowances=by_name, resolve=resolve) as box:
-            assert await offered(box) == ["s__t"]
-            assert endpoint.seen[0][0]["host"] == f"tools.example:{endpoint.port}"
-        endpoint.seen.clear()
-        public = replace(config, transport=HttpTransport(f"https://tools.example:{endpoint.port}/mcp"))
-        async with started(public, resolve=resolve) as box:
-            [absent] = (await box.offer()).absent
-        assert "private network" in absent
-        assert endpoint.seen == []
-        assert set(asked) == {"tools.example"}
+    endpoint.speak_modern("t")
+    url = f"http://tools.example:{endpoint.port}/mcp"
+    config = ServerConfig("s", HttpTransport(url), id="id-s")
+    by_name = AllowedTargets(hosts=frozenset(("tools.example",)))
+    answers[:] = ["127.0.0.1"]
+    async with started(config, allowances=by_name, resolve=resolve) as box:
+        assert await offered(box) == ["s__t"]
+        assert endpoint.seen[0][0]["host"] == f"tools.example:{endpoint.port}"
+    endpoint.seen.clear()
+    public = replace(config, transport=HttpTransport(f"https://tools.example:{endpoint.port}/mcp"))
+    async with started(public, resolve=resolve) as box:
+        [absent] = (await box.offer()).absent
+    assert "private network" in absent
+    assert endpoint.seen == []
+    assert set(asked) == {"tools.example"}
 
 
 async def test_every_request_of_a_connection_goes_to_a_checked_address(
@@ -356,21 +351,19 @@ async def test_every_request_of_a_connection_goes_to_a_checked_address(
 # workspaces
 
 
-async def test_a_workspace_has_its_own_servers_and_everybodys() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = lambda m: result(m, OK)
-        shared = remote("everywhere", endpoint.url)
-        ones = theirs(endpoint, "mine", id="1", workspace="slack:T1")
-        others = theirs(endpoint, "mine", id="2", workspace="slack:T2")
-        async with started(shared, ones, others, allowances=LOOPBACK) as box:
-            assert await offered(box) == ["everywhere__t"]
-            for workspace, server_id in (("slack:T1", "1"), ("slack:T2", "2")):
-                offer = await box.offer(workspace)
-                assert [tool.name for tool in offer.tools] == ["everywhere__t", "mine__t"]
-                assert [tool.server_id for tool in offer.tools] == ["file:everywhere", server_id]
-                assert text(await call(offer.tools[1], box)) == "ok"
-            assert await offered(box, "slack:T3") == ["everywhere__t"]
+async def test_a_workspace_has_its_own_servers_and_everybodys(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("t")
+    shared = remote("everywhere", endpoint.url)
+    ones = theirs(endpoint, "mine", id="1", workspace="slack:T1")
+    others = theirs(endpoint, "mine", id="2", workspace="slack:T2")
+    async with started(shared, ones, others, allowances=LOOPBACK) as box:
+        assert await offered(box) == ["everywhere__t"]
+        for workspace, server_id in (("slack:T1", "1"), ("slack:T2", "2")):
+            offer = await box.offer(workspace)
+            assert [tool.name for tool in offer.tools] == ["everywhere__t", "mine__t"]
+            assert [tool.server_id for tool in offer.tools] == ["file:everywhere", server_id]
+            assert text(await call(offer.tools[1], box)) == "ok"
+        assert await offered(box, "slack:T3") == ["everywhere__t"]
 
 
 async def test_problems_of_another_workspace_are_not_shown() -> None:
@@ -406,73 +399,68 @@ async def test_the_start_policy_decides_which_servers_connect_at_the_start(
             assert {name for name, endpoint in (("auto", auto), ("manual", manual)) if endpoint.seen} == connected
 
 
-async def test_an_idle_server_offers_its_known_tools_and_its_first_call_connects_it() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t", "new")
-        endpoint.on["tools/call"] = lambda m: result(m, OK)
-        entry = DesiredServer(remote("s", endpoint.url, system_instruction="Be exact."), synced=KNOWN)
-        async with started(entry, policy=ConnectPolicy.LAZY) as box:
-            offer = await box.offer()
-            [tool] = offer.tools
-            assert (tool.name, tool.server, tool.server_id, tool.trusted) == ("s__t", "s", "file:s", False)
-            assert offer.guidance_for("s").system_instruction == "Be exact."
-            assert offer.absent == ()
-            assert status(box) is ServerStatus.IDLE
-            assert (state(box).tool_count, state(box).synced_at) == (1, 1000.0)
-            assert endpoint.seen == []
-            outcomes = await asyncio.gather(*(call(tool, box) for _ in range(50)))
-            assert all(isinstance(outcome, CallReturned) for outcome in outcomes)
-            assert endpoint.methods().count("server/discover") == 1
-            offer = await box.offer()
-            assert [tool.name for tool in offer.tools] == ["s__t"]
-            assert offer.withheld == {"s__new"}
+async def test_an_idle_server_offers_its_known_tools_and_its_first_call_connects_it(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("t", "new")
+    entry = DesiredServer(remote("s", endpoint.url, system_instruction="Be exact."), synced=KNOWN)
+    async with started(entry, policy=ConnectPolicy.LAZY) as box:
+        offer = await box.offer()
+        [tool] = offer.tools
+        assert (tool.name, tool.server, tool.server_id, tool.trusted) == ("s__t", "s", "file:s", False)
+        assert offer.guidance_for("s").system_instruction == "Be exact."
+        assert offer.absent == ()
+        assert status(box) is ServerStatus.IDLE
+        assert (state(box).tool_count, state(box).synced_at) == (1, 1000.0)
+        assert endpoint.seen == []
+        outcomes = await asyncio.gather(*(call(tool, box) for _ in range(50)))
+        assert all(isinstance(outcome, CallReturned) for outcome in outcomes)
+        assert endpoint.methods().count("server/discover") == 1
+        offer = await box.offer()
+        assert [tool.name for tool in offer.tools] == ["s__t"]
+        assert offer.withheld == {"s__new"}
 
 
-async def test_an_unknown_server_offers_nothing_until_it_is_connected() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        async with started(remote("s", endpoint.url), policy=ConnectPolicy.LAZY) as box:
-            offer = await box.offer()
-            assert (offer.tools, status(box)) == ((), ServerStatus.PENDING)
-            assert "has not been connected yet" in offer.absent[0]
-            assert (await box.connect("file:s")).status is ServerStatus.CONNECTED
+async def test_an_unknown_server_offers_nothing_until_it_is_connected(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("t")
+    async with started(remote("s", endpoint.url), policy=ConnectPolicy.LAZY) as box:
+        offer = await box.offer()
+        assert (offer.tools, status(box)) == ((), ServerStatus.PENDING)
+        assert "has not been connected yet" in offer.absent[0]
+        assert (await box.connect("file:s")).status is ServerStatus.CONNECTED
+        assert await offered(box) == ["s__t"]
+
+
+async def test_an_offer_does_not_wait_for_a_server_whose_tools_are_known(endpoint: FakeEndpoint) -> None:
+    endpoint.on = dict.fromkeys(("server/discover", "initialize"), Silence())
+    async with started(known(remote("s", endpoint.url)), first_wait=60.0) as box:
+        await until(lambda: status(box) is ServerStatus.CONNECTING)
+        async with asyncio.timeout(15):
             assert await offered(box) == ["s__t"]
 
 
-async def test_an_offer_does_not_wait_for_a_server_whose_tools_are_known() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.on = dict.fromkeys(("server/discover", "initialize"), Silence())
-        async with started(known(remote("s", endpoint.url)), first_wait=60.0) as box:
-            await until(lambda: status(box) is ServerStatus.CONNECTING)
-            async with asyncio.timeout(15):
-                assert await offered(box) == ["s__t"]
-
-
-async def test_an_offer_waits_for_a_server_that_was_defined_otherwise_when_its_tools_were_listed() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t", "new")
-        before = known(ELSEWHERE)
-        entry = DesiredServer(remote("s", endpoint.url), synced=before.synced)
-        async with started(entry, review=ReviewPolicy.OFF) as box:
-            assert await offered(box) == ["s__new", "s__t"]
+async def test_an_offer_waits_for_a_server_that_was_defined_otherwise_when_its_tools_were_listed(
+    endpoint: FakeEndpoint,
+) -> None:
+    endpoint.speak_modern("t", "new")
+    before = known(ELSEWHERE)
+    entry = DesiredServer(remote("s", endpoint.url), synced=before.synced)
+    async with started(entry, review=ReviewPolicy.OFF) as box:
+        assert await offered(box) == ["s__new", "s__t"]
 
 
 # servers whose stored tools are recent
 
 
-async def test_a_server_whose_tools_are_known_is_connected_by_their_first_call_alone() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = lambda m: result(m, OK)
-        entry = known(remote("s", endpoint.url))
-        async with started(entry, known_for=60.0) as box:
-            offer = await box.offer()
-            await box.reconcile([entry])
-            assert [tool.name for tool in offer.tools] == ["s__t"]
-            assert (offer.absent, offer.unavailable) == ((), frozenset())
-            assert (status(box), endpoint.seen) == (ServerStatus.IDLE, [])
-            assert text(await call(offer.tools[0], box)) == "ok"
-            assert status(box) is ServerStatus.CONNECTED
+async def test_a_server_whose_tools_are_known_is_connected_by_their_first_call_alone(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("t")
+    entry = known(remote("s", endpoint.url))
+    async with started(entry, known_for=60.0) as box:
+        offer = await box.offer()
+        await box.reconcile([entry])
+        assert [tool.name for tool in offer.tools] == ["s__t"]
+        assert (offer.absent, offer.unavailable) == ((), frozenset())
+        assert (status(box), endpoint.seen) == (ServerStatus.IDLE, [])
+        assert text(await call(offer.tools[0], box)) == "ok"
+        assert status(box) is ServerStatus.CONNECTED
 
 
 async def test_the_tools_of_a_connection_are_enough_for_the_next_start(tmp_path: Path) -> None:
@@ -506,48 +494,45 @@ async def test_the_tools_of_a_connection_are_enough_for_the_next_start(tmp_path:
     ],
 )
 async def test_a_server_whose_tools_may_be_others_is_connected_at_the_start(
+    endpoint: FakeEndpoint,
     change: Callable[[DesiredServer], DesiredServer],
 ) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        async with started(change(known(remote("s", endpoint.url))), known_for=60.0):
-            await until(lambda: bool(endpoint.seen))
+    endpoint.speak_modern("t")
+    async with started(change(known(remote("s", endpoint.url))), known_for=60.0):
+        await until(lambda: bool(endpoint.seen))
 
 
-async def test_all_known_servers_are_connected_at_the_start_by_an_eager_policy() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        async with started(known(remote("s", endpoint.url)), known_for=60.0, policy=ConnectPolicy.EAGER) as box:
-            await until(lambda: status(box) is ServerStatus.CONNECTED)
+async def test_all_known_servers_are_connected_at_the_start_by_an_eager_policy(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("t")
+    async with started(known(remote("s", endpoint.url)), known_for=60.0, policy=ConnectPolicy.EAGER) as box:
+        await until(lambda: status(box) is ServerStatus.CONNECTED)
 
 
-async def test_a_call_is_not_sent_if_the_started_server_lists_another_tool_than_was_known() -> None:
+async def test_a_call_is_not_sent_if_the_started_server_lists_another_tool_than_was_known(
+    endpoint: FakeEndpoint,
+) -> None:
     """The card of the call showed the stored definition."""
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/list"] = lambda m: result(m, {"tools": [{**tool("t"), "description": "Deletes all."}]})
-        endpoint.on["tools/call"] = lambda m: result(m, OK)
-        for review, reason in ((ReviewPolicy.CHANGED, "review"), (ReviewPolicy.OFF, "has changed since")):
-            async with started(known(remote("s", endpoint.url)), known_for=60.0, review=review) as box:
-                [shown] = (await box.offer()).tools
-                assert reason in unsent(await call(shown, box))
+    endpoint.speak_modern("t")
+    endpoint.on["tools/list"] = lambda m: result(m, {"tools": [{**tool("t"), "description": "Deletes all."}]})
+    for review, reason in ((ReviewPolicy.CHANGED, "review"), (ReviewPolicy.OFF, "has changed since")):
+        async with started(known(remote("s", endpoint.url)), known_for=60.0, review=review) as box:
+            [shown] = (await box.offer()).tools
+            assert reason in unsent(await call(shown, box))
     assert "tools/call" not in endpoint.methods()
 
 
-async def test_a_known_server_that_fails_stays_offered_and_is_connected_to_by_the_call() -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = lambda m: result(m, OK)
-        await endpoint.stop()
-        entry = DesiredServer(remote("s", endpoint.url), synced=KNOWN)
-        async with started(entry, policy=ConnectPolicy.LAZY, pacing=faster(first_pause=60.0)) as box:
-            before = await box.offer()
-            [tool] = before.tools
-            assert "cannot be reached" in unsent(await call(tool, box))
-            assert status(box) is ServerStatus.FAILED
-            assert await box.offer() == before
-            await endpoint.listen()
-            assert text(await call(tool, box)) == "ok"
+async def test_a_known_server_that_fails_stays_offered_and_is_connected_to_by_the_call(endpoint: FakeEndpoint) -> None:
+    endpoint.speak_modern("t")
+    await endpoint.stop()
+    entry = DesiredServer(remote("s", endpoint.url), synced=KNOWN)
+    async with started(entry, policy=ConnectPolicy.LAZY, pacing=faster(first_pause=60.0)) as box:
+        before = await box.offer()
+        [tool] = before.tools
+        assert "cannot be reached" in unsent(await call(tool, box))
+        assert status(box) is ServerStatus.FAILED
+        assert await box.offer() == before
+        await endpoint.listen()
+        assert text(await call(tool, box)) == "ok"
 
 
 async def test_tools_that_another_process_listed_are_offered_here() -> None:
@@ -563,45 +548,45 @@ async def test_tools_that_another_process_listed_are_offered_here() -> None:
 
 
 @pytest.mark.parametrize("code", [401, 403])
-async def test_a_server_that_does_not_know_us_is_not_stormed(code: int) -> None:
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = lambda m: result(m, OK)
+async def test_a_server_that_does_not_know_us_is_not_stormed(endpoint: FakeEndpoint, code: int) -> None:
+    endpoint.speak_modern("t")
 
-        def refusing(message: Message) -> Reaction:
-            if endpoint.seen[-1][0].get("authorization") == "Bearer right-key":
-                return result(message, {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
-            return Answer(code, b"no", {"www-authenticate": 'Bearer realm="x"'})
+    def refusing(message: Message) -> Reaction:
+        if endpoint.seen[-1][0].get("authorization") == "Bearer right-key":
+            return result(message, {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
+        return Answer(code, b"no", {"www-authenticate": 'Bearer realm="x"'})
 
-        endpoint.on["server/discover"] = endpoint.on["initialize"] = refusing
-        wrong = DesiredServer(remote("s", endpoint.url, {"Authorization": "Bearer wrong-key"}), synced=KNOWN)
-        paused: list[float] = []
+    endpoint.on["server/discover"] = endpoint.on["initialize"] = refusing
+    wrong = DesiredServer(remote("s", endpoint.url, {"Authorization": "Bearer wrong-key"}), synced=KNOWN)
+    paused: list[float] = []
 
-        def chance() -> float:
-            paused.append(0.5)
-            return 0.5
+    def chance() -> float:
+        paused.append(0.5)
+        return 0.5
 
-        async with started(wrong, chance=chance) as box:
-            await until(lambda: status(box) is ServerStatus.AUTH_REQUIRED)
-            offer = await box.offer()
-            assert offer.tools == ()
-            assert str(code) in offer.absent[0]
-            assert "Fix:" in offer.absent[0]
-            tried = len(endpoint.seen)
-            tool = Tool("s__t", "s", "t", server_id="file:s")
-            assert str(code) in unsent(await call(tool, box))
-            assert len(endpoint.seen) == tried
-            assert (await box.connect("file:s")).status is ServerStatus.AUTH_REQUIRED
-            assert len(endpoint.seen) > tried
-            assert paused == []  # the pause is that of a missing sign-in, not that of a failure
-            await box.reconcile(entries(remote("s", endpoint.url, {"Authorization": "Bearer right-key"})))
-            assert text(await call(tool, box)) == "ok"
+    async with started(wrong, chance=chance) as box:
+        await until(lambda: status(box) is ServerStatus.AUTH_REQUIRED)
+        offer = await box.offer()
+        assert offer.tools == ()
+        assert str(code) in offer.absent[0]
+        assert "Fix:" in offer.absent[0]
+        tried = len(endpoint.seen)
+        tool = Tool("s__t", "s", "t", server_id="file:s")
+        assert str(code) in unsent(await call(tool, box))
+        assert len(endpoint.seen) == tried
+        assert (await box.connect("file:s")).status is ServerStatus.AUTH_REQUIRED
+        assert len(endpoint.seen) > tried
+        assert paused == []  # the pause is that of a missing sign-in, not that of a failure
+        await box.reconcile(entries(remote("s", endpoint.url, {"Authorization": "Bearer right-key"})))
+        assert text(await call(tool, box)) == "ok"
 
 
 # secrets
 
 
-async def test_a_secret_is_known_before_a_server_can_say_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_secret_is_known_before_a_server_can_say_it(
+    endpoint: FakeEndpoint, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG, logger="bot")
     known = KnownSecrets()
 
@@ -611,18 +596,17 @@ async def test_a_secret_is_known_before_a_server_can_say_it(caplog: pytest.LogCa
             message, {"content": [{"type": "text", "text": said}], "structuredContent": {"stored-s3cr3t-8Kx2": [said]}}
         )
 
-    async with FakeEndpoint() as endpoint:
-        endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = telling
-        told = {"name": "t", "inputSchema": {"type": "object"}}
-        endpoint.on["tools/list"] = lambda m: result(m, {"tools": [told]})
-        async with started(secrets=known) as box:
-            secrets = frozenset(("stored-s3cr3t-8Kx2", 'quo"ted-Zk29vT4x'))
-            await box.reconcile([DesiredServer(remote("s", endpoint.url), secrets=secrets)])
-            await until(lambda: status(box) is ServerStatus.CONNECTED)
-            [tool] = (await box.offer()).tools
-            outcome = await call(tool, box)
-            assert known("stored-s3cr3t-8Kx2") == "***"
+    endpoint.speak_modern("t")
+    endpoint.on["tools/call"] = telling
+    told = {"name": "t", "inputSchema": {"type": "object"}}
+    endpoint.on["tools/list"] = lambda m: result(m, {"tools": [told]})
+    async with started(secrets=known) as box:
+        secrets = frozenset(("stored-s3cr3t-8Kx2", 'quo"ted-Zk29vT4x'))
+        await box.reconcile([DesiredServer(remote("s", endpoint.url), secrets=secrets)])
+        await until(lambda: status(box) is ServerStatus.CONNECTED)
+        [tool] = (await box.offer()).tools
+        outcome = await call(tool, box)
+        assert known("stored-s3cr3t-8Kx2") == "***"
     assert isinstance(outcome, CallReturned)
     assert "***" in text(outcome)
     for shown in (repr(outcome), caplog.text):

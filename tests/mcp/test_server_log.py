@@ -10,14 +10,13 @@ from bot.domain.characters import visible
 from bot.domain.servers import DesiredServer, ServerConfig
 from bot.mcp.server.output import ServerLog
 from tests.mcp.test_list_changes import Clock
-from tests.mcp.toolboxes import call, http_server, named, real, remote, started
+from tests.mcp.toolboxes import call, connected, http_server, named, real, remote
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_log_lines_of_a_server_are_in_the_doctors_report_without_secrets(transport: str) -> None:
     async def reported(server: ServerConfig) -> str:
-        async with started(DesiredServer(server, secrets=frozenset(["hunter22"]))) as box:
-            await box.offer()
+        async with connected(DesiredServer(server, secrets=frozenset(["hunter22"]))) as box:
             complain = named(box, "complain")
             await call(complain, box, level="info", text="all is well")
             await call(complain, box, level="error", text="disk full,\nkey hunter22 \x1b[31mred")

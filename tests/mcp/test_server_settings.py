@@ -15,7 +15,7 @@ from bot.domain.tools import CallReturned
 from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.programs import python
-from tests.mcp.toolboxes import FAKES, FAST, call, named, real, started, text, until
+from tests.mcp.toolboxes import FAKES, FAST, call, connected, named, real, started, text, until
 
 NO_RECONNECTS = FAST.without_reconnecting()
 
@@ -39,15 +39,13 @@ def starts(folder: Path) -> int:
 
 
 async def test_further_attempts_within_a_connect_end_with_the_first_that_works(tmp_path: Path) -> None:
-    async with started(works_at(3, tmp_path, connect_retries=3), pacing=NO_RECONNECTS) as box:
-        await box.offer()
+    async with connected(works_at(3, tmp_path, connect_retries=3), pacing=NO_RECONNECTS) as box:
         assert status(box) is ServerStatus.CONNECTED
         assert starts(tmp_path) == 3
 
 
 async def test_without_them_one_attempt_decides(tmp_path: Path) -> None:
-    async with started(works_at(2, tmp_path), pacing=NO_RECONNECTS) as box:
-        await box.offer()
+    async with connected(works_at(2, tmp_path), pacing=NO_RECONNECTS) as box:
         assert status(box) is ServerStatus.FAILED
         assert starts(tmp_path) == 1
 
@@ -69,8 +67,7 @@ async def test_further_attempts_do_not_exceed_the_time_to_connect(tmp_path: Path
 async def test_a_server_reconnects_as_it_says_itself_else_as_all_do(
     pacing: ConnectionTiming, reconnect: bool | None, comes_back: bool
 ) -> None:
-    async with started(real(reconnect=reconnect), pacing=pacing) as box:
-        await box.offer()
+    async with connected(real(reconnect=reconnect), pacing=pacing) as box:
         await call(named(box, "die"), box)
         if comes_back:
             await until(lambda: status(box) is ServerStatus.CONNECTED and text_of_echo(box))
@@ -86,12 +83,10 @@ def text_of_echo(box: McpToolbox) -> bool:
 
 async def test_a_result_is_as_long_as_its_server_may_have_it_and_the_rest_is_a_file() -> None:
     long = "x" * 1_500
-    async with started(real(output_limit=1_000)) as box:
-        await box.offer()
+    async with connected(real(output_limit=1_000)) as box:
         outcome = await call(named(box, "echo"), box, text=long)
     assert isinstance(outcome, CallReturned)
     assert len(text(outcome)) < 1_100
     assert [part.data.decode() for part in outcome.result.parts if isinstance(part, FilePart)] == [long]
-    async with started(real(output_limit=2_000)) as box:
-        await box.offer()
+    async with connected(real(output_limit=2_000)) as box:
         assert text(await call(named(box, "echo"), box, text=long)) == long

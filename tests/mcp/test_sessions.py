@@ -36,7 +36,7 @@ from bot.mcp.server.retry import BreakerSettings
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.programs import listening, python
-from tests.mcp.toolboxes import ANA, LIMIT, alive, faster, named, remote, started, text, unsent, until
+from tests.mcp.toolboxes import ANA, LIMIT, alive, connected, faster, named, remote, text, unsent, until
 
 BEN = Author("console", "ben", "Ben")
 NEW_SESSION = "began a new session"
@@ -110,8 +110,7 @@ def box_of(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 @asynccontextmanager
 async def begun(server: ServerConfig | DesiredServer, **options: Any) -> AsyncIterator[McpToolbox]:
-    async with started(server, **options) as box:
-        await box.offer()
+    async with connected(server, **options) as box:
         await until(lambda: box.servers()[0].status is ServerStatus.CONNECTED)
         yield box
 
@@ -328,8 +327,7 @@ async def test_a_server_that_no_session_can_reach_is_left_alone_after_some_failu
 
 async def test_the_doctor_says_where_there_are_no_sessions_to_keep_apart() -> None:
     async def found(**fields: Any) -> list[str]:
-        async with started(remote("s", url, **fields)) as box:
-            await box.offer()
+        async with connected(remote("s", url, **fields)) as box:
             return [check.detail async for check in box.diagnose("file:s") if check.name == "sessions"]
 
     with listening("tests.fakes.mcp.stateful", "http") as (port, _):

@@ -96,6 +96,14 @@ async def started(
         assert [task for task in asyncio.all_tasks() if task.get_name().startswith("mcp:")] == []
 
 
+@asynccontextmanager
+async def connected(*servers: ServerConfig | DesiredServer, **options: Any) -> AsyncIterator[McpToolbox]:
+    """Yield a started toolbox (`started`) after its first offer."""
+    async with started(*servers, **options) as box:
+        await box.offer()
+        yield box
+
+
 def entries(*servers: ServerConfig | DesiredServer) -> list[DesiredServer]:
     """Return servers as desired servers of the toolbox."""
     return [server if isinstance(server, DesiredServer) else DesiredServer(server) for server in servers]

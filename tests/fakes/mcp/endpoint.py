@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -95,19 +95,23 @@ class FakeEndpoint:
         return arrived
 
     def speak_legacy(self, *tools: str, session: str = "s1") -> None:
-        """Answer like a server of the 2025-11-25 protocol with these tools."""
+        """Answer like a server of the 2025-11-25 protocol with these tools, each call with `ok`."""
         info = {"name": "old", "version": "1"}
         hello = {"protocolVersion": "2025-11-25", "capabilities": self.capabilities, "serverInfo": info}
         self.on["server/discover"] = lambda m: error(m, -32601, "Method not found")
         self.on["initialize"] = lambda m: result(m, hello, {"mcp-session-id": session})
         self.on["notifications/initialized"] = Answer(202)
-        self.on["tools/list"] = lambda m: result(m, {"tools": [tool(name) for name in tools]})
+        self._offer(tools)
 
     def speak_modern(self, *tools: str) -> None:
-        """Answer like a server of the 2026-07-28 protocol with these tools."""
+        """Answer like a server of the 2026-07-28 protocol with these tools, each call with `ok`."""
         hello = {"supportedVersions": ["2026-07-28"], "capabilities": self.capabilities}
         self.on["server/discover"] = lambda m: result(m, hello)
+        self._offer(tools)
+
+    def _offer(self, tools: Sequence[str]) -> None:
         self.on["tools/list"] = lambda m: result(m, {"tools": [tool(name) for name in tools]})
+        self.on.setdefault("tools/call", lambda m: result(m, {"content": [{"type": "text", "text": "ok"}]}))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
