@@ -177,23 +177,15 @@ class StoredPolicyResult:
 
 
 @dataclass(frozen=True, slots=True)
-class OverruledRule:
-    """Matching rule that was not decisive, and the reason."""
-
-    rule: Rule
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class PolicyResult:
     """Policy result of a call. `rule` is the decisive one, None for the default; `requirements` are its approval
-    requirements; `passed` are the other matching rules.
+    requirements; `passed` are the other matching rules, each with the reason why it is not.
     """
 
     stored: StoredPolicyResult
     rule: Rule | None = None
     requirements: ApprovalRequirements = NO_REQUIREMENTS
-    passed: tuple[OverruledRule, ...] = ()
+    passed: tuple[tuple[Rule, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ header it is `If-Match`, and a mismatch is a failed precondition (412, RFC 9110 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, cast
 
-from fastapi import Depends, Header, Path, Query, Request
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from pydantic import AfterValidator, Field
 
 from bot.admin.dependencies import CommandDependencies
@@ -30,6 +30,7 @@ from bot.domain.servers import EVERYWHERE, ServerRecord
 from bot.i18n import _, format_time_zone, gettext_lazy
 from bot.web.authentication import AdminCaller, ensure_workspace
 from bot.web.problems import Problem
+from bot.web.routes import Routes, api_router
 
 WORKSPACE = r"^[a-z][a-z-]{0,40}:[A-Za-z0-9._~@+-]{1,200}$"
 """Format of a workspace: `slack:T1`, `discord:1`, `api:default`. It needs no escaping in addresses."""
@@ -103,12 +104,16 @@ class Services:
             ProfileService(dependencies),
         )
 
-    def server_scopes(self) -> tuple[ServerScope, ...]:
-        """Return the scopes that have routes of servers: all workspaces, and one."""
-        return (
-            ServerScope(self.global_scope, "/api/mcp/servers"),
-            ServerScope(self.workspace_scope, "/api/workspaces/{workspace}/mcp-servers", "workspace_"),
-        )
+    def server_routes(self, routes: Mapping[str, Routes]) -> APIRouter:
+        """Return routes by their path below that of the servers, for all workspaces and for one."""
+        router = api_router()
+        for scope, path, name in (
+            (self.global_scope, "/api/mcp/servers", ""),
+            (self.workspace_scope, "/api/workspaces/{workspace}/mcp-servers", "workspace_"),
+        ):
+            for below, routes_there in routes.items():
+                router.routes.extend(routes_there.mount(f"{path}{below}", "servers", scope, name).routes)
+        return router
 
     async def global_scope(self, request: Request, caller: AdminCaller) -> RequestScope:
         """Return the scope of all workspaces, or of the token's own. Raises Problem."""
@@ -144,19 +149,6 @@ class Services:
             raise Problem(503, "mcp_disabled", OFF, _("set MCP_ENABLED=true and start again"))
         client_there = replace(caller, workspace=workspace)
         return RequestScope(client_there, client_there.place(), workspace)
-
-
-@dataclass(frozen=True, slots=True)
-class ServerScope:
-    """Routes of servers in one scope: the dependency that finds the scope, their path, and a prefix of their names."""
-
-    dependency: FindScope
-    path: str
-    name: str = ""
-
-
-FindScope = Callable[..., Awaitable[RequestScope]]
-"""One of the three scope functions as a dependency of a router."""
 
 
 def _keep_scope(request: Request, scope: RequestScope) -> RequestScope:

@@ -221,7 +221,7 @@ def test_a_policy_result_has_its_reason_and_the_other_rules() -> None:
     assert found.stored.rule == "#3"
     assert found.stored.words == "ALWAYS_ALLOW: jira.create_issue"
     assert found.stored.why == "It is more specific than the other rules that match this call."
-    assert [(each.rule.id, each.why) for each in found.passed] == [
+    assert [(each.id, why) for each, why in found.passed] == [
         ("#1", "#3 is more specific"),
         ("#2", "#1 is more specific"),
         ("#4", "#3 is more specific"),
@@ -250,7 +250,7 @@ def test_approvers_of_the_operators_file_are_never_overruled() -> None:
     two = replace(asks, requirements=ApprovalRequirements(quorum=2), of_file=True)
     found = evaluate([two, allows], CALL, ASK)
     assert (found.stored.policy, found.stored.rule, found.requirements.quorum) == (ASKS, "#1", 2)
-    assert [each.why for each in found.passed] == ["#1 is stricter"]
+    assert [why for _rule, why in found.passed] == ["#1 is stricter"]
     mine = replace(loosens, requirements=ApprovalRequirements((frozenset({"asker"}),)))
     assert evaluate([two, mine], CALL, ASK).requirements == ApprovalRequirements((frozenset({"asker"}),), quorum=2)
     assert evaluate([two, replace(allows, of_file=True)], CALL, ASK).stored.policy is RUNS

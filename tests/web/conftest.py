@@ -10,7 +10,10 @@ from bot.app import runtime
 from bot.mcp.server.retry import ConnectionTiming
 from bot.settings import Settings
 from tests.app.program import bare
+from tests.fakes.mcp.endpoint import FakeEndpoint
+from tests.fakes.parts import ScriptedModel
 from tests.web.api_server import Api, opened_api
+from tests.web.local_server import ON_THIS_MACHINE, opened_jira
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +44,19 @@ def rare_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def api(folder: Path) -> AsyncIterator[Api]:
-    """Yield the API of a whole bot on the demo model."""
-    async with opened_api(folder) as api:
+    """Yield the API of a whole bot on the demo model, which may connect to servers on this machine."""
+    async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
         yield api
+
+
+@pytest.fixture
+async def jira() -> AsyncIterator[FakeEndpoint]:
+    """Yield a server on this machine that is not in the operator's file."""
+    async with opened_jira() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def model() -> ScriptedModel:
+    """Return a model without a script."""
+    return ScriptedModel()

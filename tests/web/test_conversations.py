@@ -17,11 +17,6 @@ WRITE = "fake__write"
 
 
 @pytest.fixture
-def model() -> ScriptedModel:
-    return ScriptedModel()
-
-
-@pytest.fixture
 async def api(folder: Path, model: ScriptedModel) -> AsyncIterator[Api]:
     async with opened_api(folder, model=scripted(model)) as api:
         yield api

@@ -18,11 +18,6 @@ SECRET, ANSWER = "Kirschkuchen", "Dattelbrot"
 
 
 @pytest.fixture
-def model() -> ScriptedModel:
-    return ScriptedModel()
-
-
-@pytest.fixture
 async def api(folder: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
     monkeypatch.setattr(scheduler, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(scheduler, "POLL_SECONDS", 0.05)

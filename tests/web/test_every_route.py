@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from fastapi.routing import RouteContext, iter_route_contexts
 from bot.domain.api_clients import ApiRole
 from bot.web.application import build_api
 from bot.web.authentication import RequireRole
-from tests.web.api_server import Api, opened_api
+from tests.web.api_server import Api
 
 OPEN = ("/healthz",)
 """Routes without authentication, for load balancers."""
@@ -50,12 +50,6 @@ def known(route: RouteContext) -> Iterator[Known]:
     assert route.path is not None
     for method in route.methods or ():
         yield Known(method, route.path, max(roles, key=list(ApiRole).index))
-
-
-@pytest.fixture
-async def api(folder: Any) -> AsyncIterator[Api]:
-    async with opened_api(folder) as api:
-        yield api
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from bot.web.application import application
 from bot.web.authentication import LoginThrottle
 from bot.web.install_pages import install_routes
 from bot.web.server import serve
-from tests.web.test_links import text_of
+from tests.web.pages_bot import text_of
 
 ACME = Installation("slack", "T1", name='<b>Acme</b> & "Co"', token="xoxb-secret-1")
 

@@ -10,8 +10,7 @@ import re
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, field, replace
-from html import unescape
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,13 @@ import httpx2
 import pytest
 
 from bot.admin.servers.secrets import Denied, SecretEntry
-from bot.app.components import Runtime
-from bot.app.operator_files import read_operator_files
-from bot.app.runtime import open_runtime
-from bot.app.stores import Stores
-from bot.app.web import PlatformUserMessenger, attach_surface, build_link_service, link_pages, open_surface, serve_web
+from bot.app.web import PlatformUserMessenger, build_link_service
 from bot.domain.api_clients import ApiClient, ApiRole
-from bot.domain.audit import AuditQuery
-from bot.domain.commands import Invocation, Reply
-from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.locales import UNKNOWN, Locale
+from bot.domain.commands import Reply
+from bot.domain.conversations import Member
+from bot.domain.locales import Locale
 from bot.domain.servers import AUTH_SECRET
-from bot.domain.turns import Notice, NoticeTarget
+from bot.domain.turns import NoticeTarget
 from bot.engine.locales import LocaleResolver
 from bot.errors import Conflict, DatabaseUnavailable, DeliveryFailed, SecretUnavailable
 from bot.settings import read_settings
@@ -38,61 +32,18 @@ from bot.web.application import application
 from bot.web.pages import secret_routes
 from bot.web.server import serve
 from tests.fakes.mcp.endpoint import FakeEndpoint
-from tests.fakes.parts import ANA, BEN, HALL, RecordingSurface
-from tests.migrated import at_hand
-from tests.web.api_server import DEMO
+from tests.fakes.parts import ANA, BEN, HALL
+from tests.web.pages_bot import PUBLIC, PagesBot, opened_pages, text_of
 
-PUBLIC = "https://bot.example.com"
 SECRET = "s3cret-of-the-ticket-desk"
-ADMIN = Member(ANA, platform_admin=True)
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 @dataclass
-class Staff(RecordingSurface):
-    """A surface with administrators, which records notices."""
+class Desk(PagesBot):
+    """A bot with its pages, and a server that needs a secret."""
 
-    admins: set[str] = field(default_factory=lambda: {ANA.id})
-    told: list[tuple[NoticeTarget, str]] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    away: Exception | None = None
-    locale: Locale = UNKNOWN
-
-    async def member(self, author: Author, where: ConversationKey) -> Member:
-        self.asked.append(author.id)
-        if self.away is not None:
-            raise self.away
-        return Member(author, platform_admin=author.id in self.admins)
-
-    async def user_locale(self, user: str, conversation: ConversationKey) -> Locale:
-        return self.locale
-
-    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
-        if self.away is not None:
-            raise self.away
-        self.told.append((audience, notice.text))
-
-
-@dataclass
-class Desk:
-    """A bot with its pages, a server that needs a secret, and the users of a platform."""
-
-    runtime: Runtime
-    client: httpx2.AsyncClient
-    staff: Staff
     endpoint: FakeEndpoint
-
-    @property
-    def stores(self) -> Stores:
-        return self.runtime.services.stores
-
-    async def ask(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
-        """Run a command line in a chat and return the last reply."""
-        command, *words = line.split()
-        request = Invocation(command, tuple(words), member, where)
-        *_, last = [answer async for answer in self.runtime.commands.handle(request)]
-        assert isinstance(last, Reply), last
-        return last
 
     async def add(self, *more: str) -> str:
         """Add a server that needs a secret and return the path of the reply's link."""
@@ -116,10 +67,6 @@ class Desk:
             found.update(await servers.read_secrets(record))
         return found
 
-    async def audit(self) -> list[tuple[str, str, dict[str, Any]]]:
-        page, _ = await self.stores.reporting.audit(AuditQuery(), 100, 0)
-        return [(entry.kind, entry.actor, dict(entry.facts)) for entry in page]
-
 
 def path_of(reply: Reply) -> str:
     """Return the path of the link in a reply."""
@@ -135,33 +82,12 @@ def version_of(page: httpx2.Response) -> str:
     return match[1]
 
 
-def text_of(page: httpx2.Response) -> str:
-    """Return the visible text of a page."""
-    body = page.text.partition("<body>")[2]
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
-
-
 @asynccontextmanager
 async def a_desk(folder: Path, **settings: Any) -> AsyncIterator[Desk]:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("lookup")
-        given = {
-            "database_url": f"sqlite:///{await at_hand(folder / 'countersign.db')}",
-            "port": 0,
-            "mcp_servers_file": folder / "no servers.json",
-            "public_url": PUBLIC,
-            "mcp_allowed_hosts": frozenset({f"127.0.0.1:{endpoint.port}"}),
-            **settings,
-        }
-        read, staff, programs = read_settings(**given), Staff(), await open_surface()
-        async with open_runtime(read, read_operator_files(read), DEMO, [staff, programs]) as runtime:
-            attach_surface(programs, read, runtime)
-            pages = link_pages(runtime.services.command_dependencies, [staff, programs], runtime.services.locales)
-            async with (
-                serve_web(read, pages=pages) as port,
-                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
-            ):
-                yield Desk(runtime, client, staff, endpoint)
+        async with opened_pages(folder, f"127.0.0.1:{endpoint.port}", **settings) as parts:
+            yield Desk(*parts, endpoint)
 
 
 @pytest.fixture
@@ -196,10 +122,10 @@ async def test_the_server_is_signed_in_to_with_a_secret_entered_behind_a_link(de
         NoticeTarget(str(HALL), ANA.id),
         "The secret auth of tickets is set. /mcp verify tickets says whether it works.",
     )
-    kind, actor, facts = (await desk.audit())[0]
-    assert (kind, actor) == ("changed server", ANA.principal)
-    assert facts["secrets_set"] == [AUTH_SECRET]
-    assert facts["changes"] == {"secret auth": "stored → stored, by a one-time link"}
+    entry = (await desk.audit())[0]
+    assert (entry.kind, entry.actor) == ("changed server", ANA.principal)
+    assert entry.facts["secrets_set"] == [AUTH_SECRET]
+    assert entry.facts["changes"] == {"secret auth": "stored → stored, by a one-time link"}
     assert SECRET not in repr(await desk.audit())
 
 

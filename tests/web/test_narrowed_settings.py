@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.app.program import program
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say
 from tests.web.api_server import opened_api, scripted
-from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
+from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added
 from tests.web.test_approvals import becomes_done, decided, wanted
 
 NARROWER: Mapping[str, tuple[dict[str, Any], str]] = {
@@ -22,12 +22,6 @@ NARROWER: Mapping[str, tuple[dict[str, Any], str]] = {
     "fewer hosts": ({"mcp_allowed_hosts": ""}, "MCP_ALLOWED_HOSTS"),
 }
 ASKS_FIRST = '[[rules]]\npolicy = "ASK_USER"\nserver = "jira"\n'
-
-
-@pytest.fixture
-async def jira() -> AsyncIterator[FakeEndpoint]:
-    async with opened_jira() as endpoint:
-        yield endpoint
 
 
 @pytest.mark.parametrize("narrower", NARROWER)

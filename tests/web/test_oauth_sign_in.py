@@ -21,25 +21,15 @@ import httpx2
 import pytest
 
 from bot.admin.servers.sign_in import OAuthCallback
-from bot.app.components import Runtime
-from bot.app.operator_files import read_operator_files
-from bot.app.runtime import open_runtime
 from bot.app.web import (
     PlatformUserMessenger,
-    attach_surface,
-    build_web_dependencies,
-    link_pages,
-    open_surface,
-    serve_web,
 )
-from bot.domain.audit import AuditQuery
-from bot.domain.commands import Invocation, Reply
+from bot.domain.commands import Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.sign_ins import CALLBACK_PATH, callback_path, client_path
 from bot.domain.turns import NoticeTarget
 from bot.engine.locales import LocaleResolver
 from bot.errors import DatabaseUnavailable, DeliveryFailed
-from bot.settings import read_settings
 from bot.web.application import application
 from bot.web.authentication import LoginThrottle
 from bot.web.pages import sign_in_routes
@@ -47,33 +37,19 @@ from bot.web.server import serve
 from tests.admin.sign_ins import MemorySignIns, SigningOffice
 from tests.fakes.oauth import FakeOAuth
 from tests.fakes.parts import ANA, HALL
-from tests.migrated import at_hand
-from tests.web.api_server import ADMIN_TOKEN, DEMO
-from tests.web.test_links import Staff, text_of
+from tests.web.api_server import ADMIN_TOKEN
+from tests.web.pages_bot import PUBLIC, PagesBot, Staff, opened_pages, text_of
 
-PUBLIC = "https://bot.example.com"
-ADMIN = Member(ANA, platform_admin=True)
 OPERATOR = Author("console", "op", "Op")
 
 BACK = callback_path("a server that is none")
 
 
 @dataclass
-class Desk:
-    """A bot with its pages and its API, a server that requires a sign-in, and the users of a platform."""
+class Desk(PagesBot):
+    """A bot with its pages and its API, and a server that requires a sign-in."""
 
-    runtime: Runtime
-    client: httpx2.AsyncClient
-    staff: Staff
     oauth: FakeOAuth
-
-    async def ask(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
-        """Run a command line in a chat and return the last reply."""
-        command, *words = line.split()
-        request = Invocation(command, tuple(words), member, where)
-        *_, last = [answer async for answer in self.runtime.commands.handle(request)]
-        assert isinstance(last, Reply), last
-        return last
 
     async def begin(self, *options: str) -> str:
         """Add the server, request a sign-in link, and return its address."""
@@ -86,10 +62,6 @@ class Desk:
         brought = await self.oauth.browser(address)
         return f"{brought.pop('to')}?{urlencode(brought)}"
 
-    async def audit(self) -> list[tuple[str, str]]:
-        page, _ = await self.runtime.services.stores.reporting.audit(AuditQuery(), 100, 0)
-        return [(entry.kind, entry.actor) for entry in page]
-
 
 def address_of(reply: Reply) -> str:
     assert not reply.failed, reply
@@ -98,27 +70,12 @@ def address_of(reply: Reply) -> str:
 
 
 @asynccontextmanager
-async def a_desk(folder: Path, *, operator: str = "", **settings: Any) -> AsyncIterator[Desk]:
+async def a_desk(folder: Path, **settings: Any) -> AsyncIterator[Desk]:
     async with FakeOAuth() as oauth:
-        given = {
-            "database_url": f"sqlite:///{await at_hand(folder / 'countersign.db')}",
-            "port": 0,
-            "mcp_servers_file": folder / "no servers.json",
-            "public_url": PUBLIC,
-            "admin_api_token": ADMIN_TOKEN,
-            "mcp_allowed_hosts": frozenset({urlsplit(each).netloc for each in (oauth.url, oauth.issuer)}),
-            **settings,
-        }
-        read, staff, programs = read_settings(**given), Staff(), await open_surface()
-        files = read_operator_files(read)
-        async with open_runtime(read, files, DEMO, [staff, programs], operator=operator) as runtime:
-            attach_surface(programs, read, runtime)
-            pages = link_pages(runtime.services.command_dependencies, [staff, programs], runtime.services.locales)
-            async with (
-                serve_web(read, dependencies=build_web_dependencies(read, runtime, programs), pages=pages) as port,
-                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
-            ):
-                yield Desk(runtime, client, staff, oauth)
+        hosts = [urlsplit(each).netloc for each in (oauth.url, oauth.issuer)]
+        given = {"admin_api_token": ADMIN_TOKEN, "api": True, **settings}
+        async with opened_pages(folder, *hosts, **given) as parts:
+            yield Desk(*parts, oauth)
 
 
 @pytest.fixture
@@ -144,7 +101,7 @@ async def test_a_server_is_signed_in_to_in_a_browser_and_everybody_can_use_it(
     shown = dict((await desk.ask("mcp show guarded")).details)
     assert shown["state"] == "connected"
     assert shown["signed in"] == f"just now by {ANA.principal}, at {urlsplit(desk.oauth.issuer).netloc}"
-    assert ("signed in", ANA.principal) in await desk.audit()
+    assert ("signed in", ANA.principal) in [(entry.kind, entry.actor) for entry in await desk.audit()]
     [token] = desk.oauth.tokens
     code = re.search(r"code=([^&]+)", path)
     assert code is not None
@@ -220,7 +177,7 @@ async def test_signing_out_takes_the_tokens_away_and_the_server_wants_a_sign_in_
     await desk.client.get(await desk.agree(await desk.begin()))
     assert not (await desk.ask("mcp secret clear guarded sign-in")).failed
     assert desk.oauth.tokens == {}
-    assert ("signed out", ANA.principal) in await desk.audit()
+    assert ("signed out", ANA.principal) in [(entry.kind, entry.actor) for entry in await desk.audit()]
     assert "signed in" not in dict((await desk.ask("mcp show guarded")).details)
     async with asyncio.timeout(20):
         while dict((await desk.ask("mcp show guarded")).details)["state"] == "connected":
@@ -272,7 +229,7 @@ async def test_the_bot_signs_itself_in_with_client_credentials(desk: Desk) -> No
 async def test_the_bot_publishes_its_client_metadata_at_its_public_address(desk: Desk) -> None:
     desk.oauth.described_clients, desk.oauth.registers = True, False
     await desk.begin()
-    [server] = [record.config.id for record in await desk.runtime.services.stores.servers.records()]
+    [server] = [record.config.id for record in await desk.stores.servers.records()]
     answer = await desk.client.get(client_path(server))
     assert answer.headers["content-type"] == "application/json"
     said = answer.json()

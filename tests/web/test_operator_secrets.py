@@ -28,12 +28,6 @@ def operators_secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def jira() -> AsyncIterator[FakeEndpoint]:
-    async with opened_jira() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture
 async def evil() -> AsyncIterator[FakeEndpoint]:
     async with opened_jira() as endpoint:
         yield endpoint

@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.approvals import Decision, DecisionType
 from bot.domain.audit import AuditQuery
 from tests.fakes.mcp.endpoint import FakeEndpoint, error, result
 from tests.web.api_server import Api, opened_api
-from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
+from tests.web.local_server import SERVERS, added
 
 POLICIES, EXECUTE = "/api/mcp/approval-policies", "/api/mcp/tools/execute"
-
-
-@pytest.fixture
-async def api(folder: Path) -> AsyncIterator[Api]:
-    async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
-        yield api
-
-
-@pytest.fixture
-async def jira() -> AsyncIterator[FakeEndpoint]:
-    async with opened_jira() as endpoint:
-        yield endpoint
 
 
 async def put(api: Api, **body: Any) -> dict[str, Any]:

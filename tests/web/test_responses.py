@@ -37,11 +37,6 @@ def tools_answer(endpoint: FakeEndpoint, text: str = "done it") -> None:
 
 
 @pytest.fixture
-def model() -> ScriptedModel:
-    return ScriptedModel()
-
-
-@pytest.fixture
 async def api(folder: Path, model: ScriptedModel) -> AsyncIterator[Api]:
     (folder / "policy.toml").write_text('[servers.fake.tools]\nlook = "ALWAYS_ALLOW"\n', encoding="utf-8")
     async with opened_api(folder, model=scripted(model)) as api:

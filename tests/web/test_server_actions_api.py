@@ -13,19 +13,7 @@ import pytest
 
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint
 from tests.web.api_server import ADMIN_TOKEN, Api, opened_api
-from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
-
-
-@pytest.fixture
-async def api(folder: Path) -> AsyncIterator[Api]:
-    async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
-        yield api
-
-
-@pytest.fixture
-async def jira() -> AsyncIterator[FakeEndpoint]:
-    async with opened_jira() as endpoint:
-        yield endpoint
+from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added
 
 
 async def events(

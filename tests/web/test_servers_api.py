@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,9 @@ import pytest
 from bot.domain.api_clients import ApiRole
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.web.api_server import Api, opened_api
-from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
+from tests.web.local_server import SERVERS, added
 
 SECRET, OTHER_SECRET = "s3cret-of-jira-one", "s3cret-of-jira-two"
-
-
-@pytest.fixture
-async def api(folder: Path) -> AsyncIterator[Api]:
-    async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
-        yield api
-
-
-@pytest.fixture
-async def jira() -> AsyncIterator[FakeEndpoint]:
-    async with opened_jira() as endpoint:
-        yield endpoint
 
 
 def stored(folder: Path) -> list[bytes]:

@@ -17,11 +17,6 @@ CALLS = "/api/mcp/tool-calls"
 
 
 @pytest.fixture
-def model() -> ScriptedModel:
-    return ScriptedModel()
-
-
-@pytest.fixture
 async def api(folder: Path, model: ScriptedModel) -> AsyncIterator[Api]:
     async with opened_api(folder, model=scripted(model)) as api:
         api.endpoint.on["tools/call"] = lambda m: result(m, {"content": [{"type": "text", "text": "ok"}]})

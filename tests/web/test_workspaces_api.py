@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from bot.domain.api_clients import ApiRole
 from tests.fakes.mcp.endpoint import FakeEndpoint
-from tests.web.api_server import Api, opened_api
-from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
+from tests.web.api_server import Api
+from tests.web.local_server import SERVERS, added
 
 HERE, THERE = "/api/workspaces/slack:T1", "/api/workspaces/slack:T2"
-
-
-@pytest.fixture
-async def api(folder: Path) -> AsyncIterator[Api]:
-    async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
-        yield api
-
-
-@pytest.fixture
-async def jira() -> AsyncIterator[FakeEndpoint]:
-    async with opened_jira() as endpoint:
-        yield endpoint
 
 
 async def test_a_server_of_one_workspace_is_no_other_ones_and_shows_no_config_in_lists(

@@ -113,10 +113,10 @@ class PolicyExplain(Verbs):
             *self._withheld(tool),
             *(
                 (
-                    passed.rule.id or _("another rule"),
-                    f"{describe_rule(passed.rule, _name(passed.rule.server_id, tool))}: {passed.why}",
+                    rule.id or _("another rule"),
+                    f"{describe_rule(rule, tool.server if rule.server_id == tool.server_id else '')}: {why}",
                 )
-                for passed in judged.passed
+                for rule, why in judged.passed
             ),
         ]
         return Reply(_("What would happen to this call."), details=tuple(facts))
@@ -210,10 +210,6 @@ def _because(tool: Tool, configured: Words | Sends | None) -> str:
     if configured is not None:
         return _("as set")
     return _("by its server's hints") if tool.trusted else _("its server is not marked trusted")
-
-
-def _name(server_id: str, tool: Tool) -> str:
-    return tool.server if server_id == tool.server_id else ""
 
 
 def _arguments(text: str) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bot.admin.command import (
     A_SERVER,
@@ -106,14 +106,6 @@ def rule_label(rule: Rule) -> str:
     return code(rule.id, _("the rule"))
 
 
-@dataclass(frozen=True, slots=True)
-class RuleSaved:
-    """A saved rule, and the rule that it replaced."""
-
-    rule: Rule
-    before: Rule | None
-
-
 class PolicyService:
     """Finds, saves and deletes rules, and applies changes to this process."""
 
@@ -172,14 +164,14 @@ class PolicyService:
                 return name
             raise
 
-    async def set(self, rule: Rule, by: Author) -> RuleSaved:
-        """Save a rule. It replaces the rule of its workspace about the same calls. Raises NotFound."""
+    async def set(self, rule: Rule, by: Author) -> tuple[Rule, Rule | None]:
+        """Save a rule in place of that of its workspace about the same calls. Return both. Raises NotFound."""
         rules = await self._dependencies.stores.policies.rules()
         same = (old for old in rules if (old.workspace, old.conditions) == (rule.workspace, rule.conditions))
         before = next(same, None)
         saved = await self._dependencies.stores.policies.set_rule(rule, by)
         await self._dependencies.administration.refresh()
-        return RuleSaved(saved, before)
+        return saved, before
 
     def about(
         self, rules: Sequence[Rule], server: VisibleServer | None, name: str, member: Member
@@ -333,8 +325,8 @@ class ServerPolicies(Verbs):
             else request.conversation.workspace_key
         )
         base = Rule(policy, server_id=server.id if server else "", tool=tool, profile=profile, workspace=workspace)
-        saved = await self._service.set(given_rule(base, arguments, request.conversation), request.author)
-        rule = saved.rule
+        given = given_rule(base, arguments, request.conversation)
+        rule, before = await self._service.set(given, request.author)
         slug = server.name if server else ""
         warnings = (await self._warnings(server, rule, request), _undeliverable_warning(rule))
         return Reply(
@@ -342,7 +334,7 @@ class ServerPolicies(Verbs):
             details=()
             if rule.plain and rule.requirements == NO_REQUIREMENTS and not rule.excluded_tools
             else ((rule.id, describe_rule(rule, slug)),),
-            actions=(_undo(rule, slug, saved.before),),
+            actions=(_undo(rule, slug, before),),
         )
 
     @verb("policy clear", "take an admin's rule back", (_SERVER_OR_RULE, A_TOOL), aliases=("policy remove",))

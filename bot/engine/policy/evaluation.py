@@ -25,7 +25,6 @@ from bot.domain.policies import (
     ANY,
     GUESTS,
     Comparison,
-    OverruledRule,
     PolicyResult,
     ReadHosts,
     Rule,
@@ -365,7 +364,7 @@ def evaluate(
         ),
         rule,
         requirements,
-        tuple(OverruledRule(other, _overruled_reason(other, rule, sure)) for other in matching if other is not rule),
+        tuple((other, _overruled_reason(other, rule, sure)) for other in matching if other is not rule),
     )
 
 

@@ -88,10 +88,10 @@ class PolicyRoutes(Routes):
         fields |= {"server_id": server.id} if server else {}
         fields |= {"tool": tool} if tool != ANY else {}
         fields |= {"profile": profile} if profile else {}
-        saved = await policies.set(
+        saved, _before = await policies.set(
             replace(_parse_rule({**body.rule, **fields}), workspace=scope.workspace), scope.author
         )
-        return _answer(saved.rule, [server] if server else [], options)
+        return _answer(saved, [server] if server else [], options)
 
     @route("delete", "", "Take a rule back", status_code=204)
     async def clear_policy(

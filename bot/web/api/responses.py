@@ -16,7 +16,6 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, Any, Literal
@@ -92,18 +91,9 @@ class Payload(BaseModel):
         return sorted([*others, *(["model"] if self.model is not None and self.model not in models else [])])[:50]
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedInput:
-    """Input text, earlier messages and images."""
-
-    text: str
-    earlier: tuple[str, ...] = ()
-    attachments: tuple[Attachment, ...] = ()
-
-
-def parse_input(payload: Payload, uploads: Uploads, owner: str) -> ParsedInput:
-    """Parse the input of a request; images are stored in `uploads` for `owner`. Raises Problem with 422 if the input is
-    missing or invalid.
+def parse_input(payload: Payload, uploads: Uploads, owner: str) -> tuple[str, tuple[str, ...], tuple[Attachment, ...]]:
+    """Return the input text, the earlier messages and the images of a request. Images are stored in `uploads` for
+    `owner`. Raises Problem with 422 if the input is missing or invalid.
     """
     if (payload.messages is None) == (payload.input is None):
         raise invalid_fields({"payload": _("It takes either messages or input.")})
@@ -132,7 +122,7 @@ def parse_input(payload: Payload, uploads: Uploads, owner: str) -> ParsedInput:
         uploads.store(data, f"image-{number}.{mime_type.removeprefix('image/')}", mime_type, owner)
         for number, (data, mime_type) in enumerate(images, start=1)
     )
-    return ParsedInput(text.strip() or describe_files(attachments), lines, attachments)
+    return text.strip() or describe_files(attachments), lines, attachments
 
 
 def _invalid_messages(error: str) -> Problem:
@@ -345,30 +335,28 @@ class _Responses:
     ) -> Receipt:
         """Store the input once. Raises Problem if the idempotency key belongs to other input."""
         agent = self._agent(key, request.agent)
-        parsed = parse_input(request.payload, self._uploads, caller.author.id)
+        text, earlier, attachments = parse_input(request.payload, self._uploads, caller.author.id)
         has_turns = bool(await self._engine.recent_turns(key, 1))
         if request.title.strip() and not has_turns:
             await self._dependencies.command_dependencies.stores.archive.create(key, request.title)
         keys = (f"http:{caller.author.id}:{name}" if name is not None else f"http:{secrets.token_hex(16)}",)
         has_history = has_turns and self._dependencies.keeps_content
-        earlier = () if has_history else parsed.earlier
+        earlier = () if has_history else earlier
         chosen = request.payload.model if request.payload.model in self._dependencies.models else None
-        message = InboundMessage(
-            keys, key, caller.author, parsed.text, parsed.attachments, earlier, model=chosen or "", agent=agent
-        )
+        message = InboundMessage(keys, key, caller.author, text, attachments, earlier, model=chosen or "", agent=agent)
         try:
             receipt = await self._engine.receive(
                 await self._dependencies.locales.with_locales(message, caller.member, direct=True)
             )
         except QueueFull:
-            self._drop_images(parsed)
+            self._drop_images(attachments)
             raise
         if receipt.redelivery:
-            self._drop_images(parsed)
+            self._drop_images(attachments)
             turn = (await self._engine.view(receipt.turn_id)).turn
             asked = (turn.question.text, turn.question.model, turn.conversation)
             is_same_agent = agent is None or agent.id == (turn.question.agent or PLACE_AGENT).id
-            if asked != (parsed.text, message.model, key) or not is_same_agent:
+            if asked != (text, message.model, key) or not is_same_agent:
                 raise Problem(
                     409,
                     "idempotency_key_reused",
@@ -389,8 +377,8 @@ class _Responses:
             raise Problem(404, "no_such_agent", message, fix, {"agent": message})
         return agent
 
-    def _drop_images(self, parsed: ParsedInput) -> None:
-        for attachment in parsed.attachments:
+    def _drop_images(self, attachments: Sequence[Attachment]) -> None:
+        for attachment in attachments:
             self._uploads.drop(attachment)
 
     def stream(

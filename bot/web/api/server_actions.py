@@ -28,7 +28,7 @@ from bot.ports import ServerAdmin
 from bot.rendering.response_models import ResponseModel
 from bot.web.limits import RequestStreamPlace
 from bot.web.problems import Problem
-from bot.web.routes import EventStream, RequestModel, Routes, ServerEvent, WebDependencies, api_router, route
+from bot.web.routes import EventStream, RequestModel, Routes, ServerEvent, WebDependencies, route
 from bot.web.server_responses import CapabilitiesAnswer, Moment, RequestedOptions, ResponseOptions, ServerSerializer
 from bot.web.server_scope import CurrentScope, Services
 
@@ -248,11 +248,7 @@ class ServerActions(Routes):
 def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes, for all workspaces and for one."""
     services = Services.build(dependencies.command_dependencies)
-    router = api_router()
-    for scope in services.server_scopes():
-        for routes_of, path in ((ServerActions(services), "{ref}"), (ReviewRoutes(services), "{ref}/review")):
-            mounted = routes_of.mount(f"{scope.path}/{path}", "servers", scope.dependency, scope.name)
-            router.routes.extend(mounted.routes)
+    router = services.server_routes({"/{ref}": ServerActions(services), "/{ref}/review": ReviewRoutes(services)})
     router.routes.extend(CommonRoutes(services).mount("/api/mcp", "servers", services.query_scope).routes)
     return router
 

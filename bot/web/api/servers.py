@@ -32,7 +32,7 @@ from bot.domain.server_settings import SETTINGS, field_text
 from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord
 from bot.i18n import _, gettext_lazy
 from bot.web.problems import Problem, invalid_fields
-from bot.web.routes import RequestModel, Routes, WebDependencies, api_router, route
+from bot.web.routes import RequestModel, Routes, WebDependencies, route
 from bot.web.server_responses import (
     RequestedOptions,
     ResponseOptions,
@@ -431,10 +431,7 @@ class ServerRoutes(Routes):
 def routes(dependencies: WebDependencies) -> APIRouter:
     """Return the routes, for all workspaces and for one."""
     services = Services.build(dependencies.command_dependencies)
-    router = api_router()
-    for scope in services.server_scopes():
-        router.routes.extend(ServerRoutes(services).mount(scope.path, "servers", scope.dependency, scope.name).routes)
-    return router
+    return services.server_routes({"": ServerRoutes(services)})
 
 
 def _requested_enablement(*, enabled: bool | None, record: ServerRecord) -> ServerEnablement | None:
