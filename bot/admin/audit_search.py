@@ -14,9 +14,8 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from bot.admin.command import A_SERVER, CommandContext, Verbs, option, verb
-from bot.admin.dependencies import CommandDependencies
-from bot.admin.servers.directory import ServerDirectory, VisibleServer
+from bot.admin.command import A_SERVER, CommandContext, option, verb
+from bot.admin.servers.directory import ServerVerbs, VisibleServer
 from bot.admin.text_format import (
     MOMENT,
     ROWS,
@@ -108,12 +107,8 @@ def _time(entry: AuditEntry) -> str:
         return ""
 
 
-class AuditSearch(Verbs):
+class AuditSearch(ServerVerbs):
     """Search in the audit."""
-
-    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
-        self._dependencies = dependencies
-        self._directory = directory
 
     @verb(
         "audit",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from bot.admin.dependencies import Rights
+from bot.admin.dependencies import CommandDependencies, Rights
 from bot.admin.servers.token_detection import WARNING, known_token, looks_like_token, plain_warning
 from bot.admin.text_format import (
     MOMENT,
@@ -384,6 +384,9 @@ def form_of(path: str) -> Callable[[_Method], _Method]:
 
 class Verbs:
     """Verbs of one subject: methods declared by `verb` in the order of the help, and by `form_of`."""
+
+    def __init__(self, dependencies: CommandDependencies) -> None:
+        self._dependencies = dependencies
 
     @classmethod
     def declared(cls) -> tuple[VerbHandler, ...]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from bot.admin.command import CONFIRM, CommandContext, CommandRejected, Verbs, verb
-from bot.admin.dependencies import CommandDependencies
 from bot.admin.text_format import (
     ROWS,
     format_ago,
@@ -170,9 +169,6 @@ _NONE = gettext_lazy("There is no such conversation. `/conversations list` lists
 
 class Conversations(Verbs):
     """Verbs of `/conversations`."""
-
-    def __init__(self, dependencies: CommandDependencies) -> None:
-        self._dependencies = dependencies
 
     @verb(
         "list",

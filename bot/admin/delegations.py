@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Sequence
 
 from bot.admin.command import CommandContext, CommandRejected, Verbs, verb
-from bot.admin.dependencies import CommandDependencies
 from bot.admin.text_format import parse_end, parse_user
 from bot.domain.commands import ActionStyle, Parameter, Reply, ReplyAction, RequiredRole, Table
 from bot.domain.conversations import CONSOLE, HTTP
@@ -25,10 +24,6 @@ _END = Parameter("end", "until Friday, until 2026-12-04 or for 3 days", required
 class DelegationVerbs(Verbs):
     """Verbs of `/approvals` about delegations."""
 
-    def __init__(self, dependencies: CommandDependencies) -> None:
-        self._dependencies = dependencies
-        self._store = dependencies.stores.grants
-
     @verb("delegate", "hand your right to decide to another user", (_WHO, _END), who=RequiredRole.EVERYONE)
     async def _delegate(self, request: CommandContext) -> Reply:
         person, end = self._delegate_in(request), self._end(request)
@@ -37,8 +32,8 @@ class DelegationVerbs(Verbs):
             raise CommandRejected(_("Guests and users of other workspaces approve nothing, so they cannot delegate."))
         for earlier in await self._visible(request):
             if (earlier.granted_by, earlier.person) == (author.principal, person):
-                await self._store.revoke(earlier.id, author)
-        await self._store.delegate(
+                await self._dependencies.stores.grants.revoke(earlier.id, author)
+        await self._dependencies.stores.grants.delegate(
             Grant(
                 id=secrets.token_hex(6),
                 scope=DELEGATION,
@@ -88,12 +83,12 @@ class DelegationVerbs(Verbs):
         if not ended:
             raise CommandRejected(_("There is no such delegation. `/approvals delegations` lists them."))
         for grant in ended:
-            await self._store.revoke(grant.id, request.author)
+            await self._dependencies.stores.grants.revoke(grant.id, request.author)
         return Reply(_("Ended. Decisions of before still count."))
 
     async def _visible(self, request: CommandContext) -> Sequence[Grant]:
         """Return the delegations that the user may see and end: the own ones, and for admins all."""
-        found = await self._store.delegations(request.conversation.workspace_key)
+        found = await self._dependencies.stores.grants.delegations(request.conversation.workspace_key)
         own = request.author.principal
         administers = self._dependencies.rights.administers(request.member)
         return [grant for grant in found if administers or own in (grant.granted_by, grant.person)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.admin.command import CommandContext, CommandRejected, Verbs, verb
-from bot.admin.dependencies import CommandDependencies
 from bot.admin.text_format import (
     code,
     format_ago,
@@ -37,9 +36,6 @@ _ACTIONS = 5
 
 class Grants(Verbs):
     """Verbs of grants."""
-
-    def __init__(self, dependencies: CommandDependencies) -> None:
-        self._dependencies = dependencies
 
     @verb(
         "grants list",

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bot.admin.command import CommandContext, CommandRejected, SubmissionContext, Verbs, form_of, option, verb
-from bot.admin.dependencies import CommandDependencies
 from bot.admin.profiles.fields import parse_language, parse_time_zone
 from bot.admin.resource import Resource, ResourceField
 from bot.admin.text_format import error_reply, format_moment
@@ -37,14 +36,9 @@ LOCALE = Resource((
 class PreferenceVerbs(Verbs):
     """Verbs of `/preferences`."""
 
-    def __init__(self, dependencies: CommandDependencies) -> None:
-        self._store = dependencies.stores.locales
-        self._clock = dependencies.clock
-
     @verb("show", "your language and time zone, and where they come from", who=RequiredRole.EVERYONE, aliases=("get",))
     async def _show(self, request: CommandContext) -> Reply:
-        _check_platform(request.member)
-        stored = await self._store.find(request.author.principal)
+        stored = await self._stored(request.member)
         return self._reply(_("Your language and time zone"), request.member, stored)
 
     @verb(
@@ -55,8 +49,7 @@ class PreferenceVerbs(Verbs):
         aliases=("edit",),
     )
     async def _set(self, request: CommandContext) -> Reply | Form:
-        _check_platform(request.member)
-        stored = await self._store.find(request.author.principal)
+        stored = await self._stored(request.member)
         given = LOCALE.given(request.arguments)
         if not given:
             return _form(LOCALE.values(stored.chosen, None), {})
@@ -67,8 +60,7 @@ class PreferenceVerbs(Verbs):
 
     @form_of("set")
     async def _submit(self, submission: SubmissionContext) -> Reply | Form:
-        _check_platform(submission.member)
-        stored = await self._store.find(submission.author.principal)
+        stored = await self._stored(submission.member)
         chosen, errors = LOCALE.parse(stored.chosen, submission.fields, None)
         if errors:
             return _form(submission.fields, errors)
@@ -76,14 +68,19 @@ class PreferenceVerbs(Verbs):
 
     @verb("clear", "delete what you have chosen", who=RequiredRole.EVERYONE, aliases=("delete", "reset"))
     async def _clear(self, request: CommandContext) -> Reply:
-        _check_platform(request.member)
-        await self._store.choose(request.author.principal, Locale())
+        await self._stored(request.member)
+        await self._dependencies.stores.locales.choose(request.author.principal, Locale())
         return Reply(_("What you had chosen is deleted. Your platform says your language and time zone again."))
 
+    async def _stored(self, member: Member) -> UserLocale:
+        """Return what is known of the user. Raises CommandRejected in a terminal."""
+        if member.author.platform == CONSOLE:
+            raise CommandRejected(NOT_IN_A_TERMINAL)
+        return await self._dependencies.stores.locales.find(member.author.principal)
+
     async def _save(self, member: Member, chosen: Locale) -> Reply:
-        principal = member.author.principal
-        await self._store.choose(principal, chosen)
-        stored = await self._store.find(principal)
+        await self._dependencies.stores.locales.choose(member.author.principal, chosen)
+        stored = await self._stored(member)
         before = current_language()
         with use_locale(chosen):
             reply = self._reply(_("Saved. It counts from now on."), member, stored)
@@ -104,7 +101,7 @@ class PreferenceVerbs(Verbs):
                     gettext_lazy("time zone"),
                     f"{format_time_zone()}, {_source(stored.chosen.time_zone, reported.time_zone)}",
                 ),
-                (gettext_lazy("local time"), format_moment(self._clock())),
+                (gettext_lazy("local time"), format_moment(self._dependencies.clock())),
             ),
             actions=(ReplyAction(_("Change"), ("preferences", "set")), *clear),
             data={
@@ -113,11 +110,6 @@ class PreferenceVerbs(Verbs):
                 "chosen": {"language": stored.chosen.language, "timeZone": stored.chosen.time_zone},
             },
         )
-
-
-def _check_platform(member: Member) -> None:
-    if member.author.platform == CONSOLE:
-        raise CommandRejected(NOT_IN_A_TERMINAL)
 
 
 def _source(chosen: str, reported: str) -> str:

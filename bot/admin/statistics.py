@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bot.admin.command import A_SERVER, CommandContext, Verbs, option, verb
+from bot.admin.command import A_SERVER, CommandContext, option, verb
 from bot.admin.dependencies import CommandDependencies
-from bot.admin.servers.directory import ServerDirectory, VisibleServer
+from bot.admin.servers.directory import ServerDirectory, ServerVerbs, VisibleServer
 from bot.admin.servers.sign_in import SignInSteps
 from bot.admin.text_format import (
     MOMENT,
@@ -40,12 +40,8 @@ _WITHOUT_RESULT = (StepStatus.FAILED, StepStatus.UNKNOWN)
 _SINCE = option("since", gettext_lazy("only from then on: {formats}", formats=MOMENT), metavar="TIME")
 
 
-class CallLog(Verbs):
+class CallLog(ServerVerbs):
     """Log of recent calls."""
-
-    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
-        self._dependencies = dependencies
-        self._directory = directory
 
     @verb(
         "log", "the last calls, with user, outcome and error", (A_SERVER, _FAILED, _SINCE), aliases=("calls", "history")
@@ -112,14 +108,13 @@ _LISTENING = {
 }
 
 
-class ServerStatistics(Verbs):
+class ServerStatistics(ServerVerbs):
     """Verbs of statistics."""
 
     def __init__(
         self, dependencies: CommandDependencies, directory: ServerDirectory, sign_in_steps: SignInSteps
     ) -> None:
-        self._dependencies = dependencies
-        self._directory = directory
+        super().__init__(dependencies, directory)
         self._sign_in_steps = sign_in_steps
 
     @verb("stats", "calls and approvals: counts, outcomes, durations", (A_SERVER, _STATS_SINCE))

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bot.admin.command import CommandContext, CommandRejected, Verbs, option, verb
-from bot.admin.dependencies import CommandDependencies
 from bot.admin.text_format import MOMENT, format_expiry, format_moment, known_facts
 from bot.domain.commands import Reply, RequiredRole, Table
 from bot.domain.usage import (
@@ -57,9 +56,6 @@ _PRICES = gettext_lazy("not counted as money. The operator sets prices in config
 
 class UsageVerbs(Verbs):
     """Verbs of `/usage`: totals and limits."""
-
-    def __init__(self, dependencies: CommandDependencies) -> None:
-        self._dependencies = dependencies
 
     @verb(
         "me",

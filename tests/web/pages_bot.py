@@ -22,6 +22,7 @@ from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.turns import Notice, NoticeTarget
+from bot.ports import Surface
 from bot.settings import read_settings
 from tests.fakes.parts import ANA, HALL, RecordingSurface
 from tests.migrated import at_hand
@@ -101,7 +102,7 @@ async def opened_pages(
         **settings,
     }
     read, staff, programs = read_settings(**given), Staff(), await open_surface()
-    surfaces = [staff, programs]
+    surfaces: list[Surface] = [staff, programs]
     async with open_runtime(read, read_operator_files(read), DEMO, surfaces, operator=operator) as runtime:
         attach_surface(programs, read, runtime)
         dependencies = build_web_dependencies(read, runtime, programs) if api else None

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bot.admin.command import CommandContext, CommandRejected, Verbs, option, verb
-from bot.admin.dependencies import CommandDependencies
-from bot.admin.servers.directory import ServerDirectory
+from bot.admin.command import CommandContext, CommandRejected, option, verb
+from bot.admin.servers.directory import ServerVerbs
 from bot.admin.servers.listing import risk
 from bot.admin.servers.review import withheld_tools
 from bot.admin.text_format import POLICY_WORDS, parse_user, status_word
@@ -37,12 +36,8 @@ _READERS = {
 }
 
 
-class PolicyExplain(Verbs):
+class PolicyExplain(ServerVerbs):
     """Explanations of policies."""
-
-    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
-        self._dependencies = dependencies
-        self._directory = directory
 
     @verb(
         "policy explain",

@@ -17,11 +17,10 @@ from bot.admin.command import (
     CommandRejected,
     ForbiddenRejection,
     NotFoundRejection,
-    Verbs,
     verb,
 )
 from bot.admin.dependencies import CommandDependencies
-from bot.admin.servers.directory import ServerDirectory, VisibleServer
+from bot.admin.servers.directory import ServerDirectory, ServerVerbs, VisibleServer
 from bot.admin.servers.listing import risk
 from bot.admin.text_format import (
     POLICY_SAID,
@@ -205,12 +204,11 @@ def is_bare(rule: Rule) -> bool:
     return not any(rule.further_conditions)
 
 
-class ServerPolicies(Verbs):
+class ServerPolicies(ServerVerbs):
     """Verbs of `/mcp policy`."""
 
     def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
-        self._dependencies = dependencies
-        self._directory = directory
+        super().__init__(dependencies, directory)
         self._service = PolicyService(dependencies, directory)
 
     # Listing

@@ -9,8 +9,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 
 from bot.admin.command import CommandContext, NotFoundRejection, SubmissionContext, Verbs, form_of, verb
-from bot.admin.dependencies import CommandDependencies
-from bot.admin.servers.directory import ServerDirectory
+from bot.admin.servers.directory import ServerVerbs
 from bot.admin.text_format import page_of, page_rows
 from bot.domain.agents import PLACE_NAME, Addressed, AgentRef, Agents
 from bot.domain.commands import (
@@ -38,9 +37,6 @@ _HEADINGS = (gettext_lazy("agent"), gettext_lazy("what it does"), gettext_lazy("
 
 class AskAgent(Verbs):
     """The verb of `/ask`. Without a name or a question, a form asks for them."""
-
-    def __init__(self, dependencies: CommandDependencies) -> None:
-        self._dependencies = dependencies
 
     @verb(
         "",
@@ -76,12 +72,8 @@ class AskAgent(Verbs):
         return _form(agents, addressed, submission.errors or {"question": _("Something is needed here.")})
 
 
-class AgentList(Verbs):
+class AgentList(ServerVerbs):
     """The verb of `/agents`."""
-
-    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
-        self._dependencies = dependencies
-        self._directory = directory
 
     @verb("", "who can be asked by name here, and what each does", who=RequiredRole.EVERYONE)
     async def _list(self, request: CommandContext) -> Reply:

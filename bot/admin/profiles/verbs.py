@@ -11,7 +11,6 @@ from bot.admin.command import (
     CommandContext,
     CommandRejected,
     SubmissionContext,
-    Verbs,
     form_of,
     option,
     verb,
@@ -25,7 +24,7 @@ from bot.admin.profiles.fields import (
     profile_form,
     profile_values,
 )
-from bot.admin.servers.directory import ServerDirectory, VisibleServer
+from bot.admin.servers.directory import ServerDirectory, ServerVerbs, VisibleServer
 from bot.admin.servers.forms import next_step
 from bot.admin.text_format import (
     error_reply,
@@ -84,12 +83,11 @@ def enable_action(server: str) -> ReplyAction:
     return ReplyAction(_("Enable {server} here", server=server), ("profile", "enable", server), ActionStyle.PRIMARY)
 
 
-class Profiles(Verbs):
+class Profiles(ServerVerbs):
     """Verbs of `/profile`."""
 
     def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
-        self._dependencies = dependencies
-        self._directory = directory
+        super().__init__(dependencies, directory)
         self._service = ProfileService(dependencies)
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from bot.admin.command import CommandContext, CommandRejected, ForbiddenRejection, NotFoundRejection
+from bot.admin.command import CommandContext, CommandRejected, ForbiddenRejection, NotFoundRejection, Verbs
 from bot.admin.dependencies import CommandDependencies
 from bot.admin.servers.fields import is_slug
 from bot.admin.servers.token_detection import looks_like_token
@@ -348,3 +348,11 @@ def check_arguments(prompt: Prompt, arguments: Mapping[str, str]) -> None:
 
 def _visible(config: ServerConfig, conversation: ConversationKey) -> bool:
     return config.workspace in (EVERYWHERE, conversation.workspace_key)
+
+
+class ServerVerbs(Verbs):
+    """Verbs that find servers by their names."""
+
+    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
+        super().__init__(dependencies)
+        self._directory = directory
