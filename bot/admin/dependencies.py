@@ -16,7 +16,7 @@ from bot.domain.catalog import CatalogResult, CatalogServer
 from bot.domain.conversations import HTTP, Author, ConversationKey, Member
 from bot.domain.flows import Words
 from bot.domain.health import Health
-from bot.domain.launch_templates import Templates, no_templates
+from bot.domain.launch_templates import Templates
 from bot.domain.locales import Locale
 from bot.domain.metrics import ProcessCounters
 from bot.domain.profiles import ServersEnabled
@@ -213,7 +213,7 @@ class OperatorTerms:
     catalog: ServerCatalog
     file: str = "config/mcp_servers.json"
     admits: Callable[[str], bool] = any_name
-    templates: Callable[[], Templates] = no_templates
+    templates: Callable[[], Templates] = dict
     servers_enabled: ServersEnabled = ServersEnabled.ALL
 
 

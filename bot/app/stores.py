@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.app.secrets import UsableSecrets, secret_box
-from bot.domain.secret_binding import FindGrants, no_grants
+from bot.domain.secret_binding import FindGrants, SecretGrants
 from bot.domain.turns import TurnLimits
 from bot.settings import Settings, read_environment
 from bot.storage.admin.api_tokens import SqlTokenStore
@@ -31,7 +31,7 @@ def turn_limits(settings: Settings) -> TurnLimits:
 class Stores:
     """All stores of one database. `grants` returns the grants of operators' secrets to admins."""
 
-    def __init__(self, settings: Settings, database: Database, grants: FindGrants = no_grants) -> None:
+    def __init__(self, settings: Settings, database: Database, grants: FindGrants = SecretGrants) -> None:
         box, usable = secret_box(settings), UsableSecrets(settings, read_environment())
         self._database = database
         self.servers = SqlServerStore(database, box, usable.environment, usable.open_file, grants)

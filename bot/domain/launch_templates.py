@@ -169,11 +169,6 @@ class LaunchTemplate:
 Templates = Mapping[str, LaunchTemplate]
 
 
-def no_templates() -> Templates:
-    """Return empty templates."""
-    return {}
-
-
 def placeholders_in(text: str) -> Iterator[str]:
     """Return the slot names in an argument's placeholders."""
     return (place[1] for place in _PLACE.finditer(text) if place[1])

@@ -137,19 +137,32 @@ class SecretGrants:
         """Return cause and fix if this server may not use this reference; two empty strings if it may."""
         if any(grant.covers(reference, config) for grant in self.grants):
             return "", ""
+        where = config.workspace or gettext_lazy("every workspace")
+        match config.transport:
+            case HttpTransport(url):
+                origin = format_origin(origin_of(url))
+                servers = gettext_lazy("servers of {workspace} at {origin}", workspace=where, origin=origin)
+                place = f'hosts = ["{origin}"]'
+            case StdioTransport(launch=TemplateLaunch(template)):
+                servers = gettext_lazy(
+                    "servers of {workspace} that the launch template {template} starts",
+                    workspace=where,
+                    template=template,
+                )
+                place = f'templates = ["{template}"]'
+            case StdioTransport():
+                servers, place = gettext_lazy("programs of {workspace}", workspace=where), ""
+        if config.workspace == EVERYWHERE or not place:
+            fix = gettext_lazy("have the operator define it (`countersign servers` or ADMIN_API_TOKEN)")
+        else:
+            entry = f'secret = "{reference}", workspaces = ["{config.workspace}"], {place}'
+            fix = gettext_lazy("ask the operator for a [[grant]] in {file} with {entry}", file=self.source, entry=entry)
         cause = gettext_lazy(
             "The reference {reference} is the operator's, and is not granted to {servers}.",
             reference=reference,
-            servers=_used_by(config),
+            servers=servers,
         )
-        return cause, gettext_lazy(
-            "{entry}, or enter the secret itself", entry=_entry_for(reference, config, self.source)
-        )
-
-
-def no_grants() -> SecretGrants:
-    """Return empty grants."""
-    return SecretGrants()
+        return cause, gettext_lazy("{entry}, or enter the secret itself", entry=fix)
 
 
 FindGrants = Callable[[], SecretGrants]
@@ -159,33 +172,3 @@ FindGrants = Callable[[], SecretGrants]
 def format_origin(origin: str) -> str:
     """Return an origin as the file spells it: https and its port are left out."""
     return origin.removeprefix("https://").removesuffix(":443") if origin.startswith("https://") else origin
-
-
-def _used_by(config: ServerConfig) -> str:
-    where = config.workspace or gettext_lazy("every workspace")
-    match config.transport:
-        case HttpTransport(url):
-            return gettext_lazy(
-                "servers of {workspace} at {origin}", workspace=where, origin=format_origin(origin_of(url))
-            )
-        case StdioTransport(launch=TemplateLaunch(template)):
-            return gettext_lazy(
-                "servers of {workspace} that the launch template {template} starts", workspace=where, template=template
-            )
-        case StdioTransport():
-            return gettext_lazy("programs of {workspace}", workspace=where)
-
-
-def _entry_for(reference: SecretReference, config: ServerConfig, source: str) -> str:
-    """Return the missing entry of the file as part of a sentence."""
-    match config.transport:
-        case HttpTransport(url):
-            place = f'hosts = ["{format_origin(origin_of(url))}"]'
-        case StdioTransport(launch=TemplateLaunch(template)):
-            place = f'templates = ["{template}"]'
-        case StdioTransport():
-            place = ""
-    if config.workspace == EVERYWHERE or not place:
-        return gettext_lazy("have the operator define it (`countersign servers` or ADMIN_API_TOKEN)")
-    entry = f'secret = "{reference}", workspaces = ["{config.workspace}"], {place}'
-    return gettext_lazy("ask the operator for a [[grant]] in {file} with {entry}", file=source, entry=entry)

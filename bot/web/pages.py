@@ -32,7 +32,6 @@ from bot.admin.servers.secrets import (
     PATH,
     AccessCheckFailed,
     Denied,
-    LinkExpired,
     Outcome,
     SecretEntry,
     SecretPrompt,
@@ -40,7 +39,7 @@ from bot.admin.servers.secrets import (
     SecretSaved,
     ServerChanged,
 )
-from bot.admin.servers.sign_in import OAuthCallback, SignInCompleted, SignInRejected, UnknownLink
+from bot.admin.servers.sign_in import OAuthCallback, SignInCompleted, SignInRejected
 from bot.admin.servers.sign_in import Outcome as SignInOutcome
 from bot.domain.conversations import Author
 from bot.domain.locales import Locale, use_locale
@@ -152,13 +151,13 @@ def secret_routes(
 
     async def answer(token: str, request: Request) -> HtmlDocument:
         if request.method != "POST":
-            outcome: SecretPrompt | Outcome = await entry.show(token) or LinkExpired()
+            outcome: SecretPrompt | Outcome = await entry.show(token)
         else:
             fields = await _read_form(request)
             outcome = await entry.save_secret(token, fields.get("version", ""), fields.get("secret", ""))
         if isinstance(outcome, SecretSaved):
             await entry.notify_user(outcome.entry)
-        wait = count_failure(throttle, request) if isinstance(outcome, LinkExpired) else 0.0
+        wait = count_failure(throttle, request) if outcome is None else 0.0
         return secret_page(outcome, clock(), wait)
 
     async def respond(request: Request) -> Response:
@@ -231,7 +230,7 @@ def secret_page(outcome: SecretPrompt | Outcome, now: float, wait: float = 0) ->
         case AccessCheckFailed(why):
             text = _("It could not be found out whether you may still do this. {reason}", reason=escape_text(why, 1000))
             return text_page(503, _("This was not saved"), text, _("Open the link again in a moment."), _RETRY)
-        case LinkExpired() if wait:
+        case None if wait:
             return text_page(
                 429,
                 _("Too many wrong links"),
@@ -239,7 +238,7 @@ def secret_page(outcome: SecretPrompt | Outcome, now: float, wait: float = 0) ->
                 _("Wait a minute, then open your link again."),
                 {"Retry-After": str(math.ceil(wait))},
             )
-        case LinkExpired():
+        case None:
             text = _("It was already used, has expired, or never existed.")
             return text_page(404, _("This link is not good"), text, _ASK_FOR_LINK)
 
@@ -306,19 +305,19 @@ def sign_in_routes(callback: OAuthCallback, address: str, *, attempts: LoginThro
     async def complete(request: Request) -> Response:
         """Complete the sign-in. A HEAD request uses nothing up."""
         if request.scope["state"].get("head"):
-            return Response(status_code=204, headers=dict(sign_in_page(UnknownLink()).headers))
+            return Response(status_code=204, headers=dict(sign_in_page(None).headers))
         state, code = _parameter(request, "state"), _parameter(request, "code", _LONGEST_CODE)
         callback_id = str(request.path_params["callback"])
         issuer = _parameter(request, "iss") if "iss" in request.query_params else None
         response = AuthorizationResponse(callback_id, state, code, issuer, _parameter(request, "error"))
         is_known = _STATE.fullmatch(state) and CALLBACK_ID.fullmatch(callback_id)
         try:
-            outcome = await callback.handle(response) if is_known else UnknownLink()
+            outcome = await callback.handle(response) if is_known else None
         except DatabaseError as error:
             log.warning("sign-in callback failed: %s", error)
             title, text = _("This does not work now"), _("The bot cannot reach its own database, so nothing was kept.")
             return to_response(text_page(503, title, text, _ASK_FOR_SIGN_IN, _RETRY))
-        wait = count_failure(throttle, request) if isinstance(outcome, UnknownLink) else 0.0
+        wait = count_failure(throttle, request) if outcome is None else 0.0
         return to_response(sign_in_page(outcome, wait))
 
     async def document(request: Request) -> Response:
@@ -367,7 +366,7 @@ def sign_in_page(outcome: SignInOutcome, wait: float = 0) -> HtmlDocument:
         case SignInRejected(cause, fix):
             advice = _("What to do: {fix}.", fix=escape_text(str(fix).rstrip(".。"), 1000)) if fix else _ASK_FOR_SIGN_IN
             return text_page(403, _("The bot is not signed in"), escape_text(cause, 1000), advice)
-        case UnknownLink() if wait:
+        case None if wait:
             return text_page(
                 429,
                 _("Too many wrong addresses"),
@@ -375,7 +374,7 @@ def sign_in_page(outcome: SignInOutcome, wait: float = 0) -> HtmlDocument:
                 " ".join([_("Wait a minute."), str(_ASK_FOR_SIGN_IN)]),
                 {"Retry-After": str(math.ceil(wait))},
             )
-        case UnknownLink():
+        case None:
             text = _("It was already finished, has expired after ten minutes, or never existed.")
             return text_page(404, _("This sign-in is not under way"), text, _ASK_FOR_SIGN_IN)
 

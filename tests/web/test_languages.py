@@ -14,7 +14,6 @@ import pytest
 from bot.admin.servers.secrets import (
     AccessCheckFailed,
     Denied,
-    LinkExpired,
     SecretPrompt,
     SecretRejected,
     SecretSaved,
@@ -22,7 +21,7 @@ from bot.admin.servers.secrets import (
 )
 from bot.admin.servers.secrets import Outcome as SecretOutcome
 from bot.admin.servers.sign_in import Outcome as SignInOutcome
-from bot.admin.servers.sign_in import SignInCompleted, SignInRejected, UnknownLink
+from bot.admin.servers.sign_in import SignInCompleted, SignInRejected
 from bot.domain.api_clients import ApiRole
 from bot.domain.conversations import Author
 from bot.domain.secrets import SecretLink
@@ -56,20 +55,20 @@ SECRET_OUTCOMES: dict[str, SecretPrompt | SecretOutcome] = {
     "saved secret": SecretSaved(prompt()),
     "no right": Denied("12"),
     "no check": AccessCheckFailed("12"),
-    "no link": LinkExpired(),
+    "no link": None,
 }
 SIGN_INS: dict[str, SignInOutcome] = {
     **{f"signed in, for {platform}": signed_in(platform) for platform in PLATFORMS},
     "signed in and not connected": signed_in("slack", "12"),
     "rejected sign-in": SignInRejected("12", "34"),
     "rejected sign-in without a fix": SignInRejected("12"),
-    "no sign-in": UnknownLink(),
+    "no sign-in": None,
 }
 PAGES: dict[str, Callable[[], HtmlDocument]] = {
     **{name: partial(pages.secret_page, outcome, NOW) for name, outcome in SECRET_OUTCOMES.items()},
-    "too many links": partial(pages.secret_page, LinkExpired(), NOW, 60),
+    "too many links": partial(pages.secret_page, None, NOW, 60),
     **{name: partial(pages.sign_in_page, outcome) for name, outcome in SIGN_INS.items()},
-    "too many sign-ins": partial(pages.sign_in_page, UnknownLink(), 60),
+    "too many sign-ins": partial(pages.sign_in_page, None, 60),
 }
 
 

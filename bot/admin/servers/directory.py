@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -181,15 +181,11 @@ class ServerDirectory:
             for server in servers
             if server.status in _IDLE and not server.problem and not self.capabilities(server).tools
         ]
-        await asyncio.gather(*(self._connect(server.id) for server in unsynced))
+        await asyncio.gather(*(_ignore_failure(self._servers.connect(server.id)) for server in unsynced))
         if any(server.status is ServerStatus.CONNECTING for server in servers):
             await self._servers.wait_ready()
             return True
         return bool(unsynced)
-
-    async def _connect(self, server_id: str) -> None:
-        with suppress(NotFound, ServerTrouble):
-            await self._servers.connect(server_id)
 
     async def find_synced(self, name: str, conversation: ConversationKey) -> VisibleServer:
         """Return a server like `find`, with its capabilities synced if there are none yet. Raises NotFoundRejection."""
@@ -260,11 +256,7 @@ class ServerDirectory:
             for server in servers
             if server.status is ServerStatus.CONNECTED and server.sync in (SyncStatus.NEVER_SYNCED, SyncStatus.SYNCING)
         )
-        await asyncio.gather(*(self._sync(server.id) for server in unknown))
-
-    async def _sync(self, server_id: str) -> None:
-        with suppress(NotFound, ServerTrouble):
-            await self._servers.sync(server_id)
+        await asyncio.gather(*(_ignore_failure(self._servers.sync(server.id)) for server in unknown))
 
     def request_tool(self, server: VisibleServer, kind: ToolKind) -> Tool | None:
         """Return the resources or prompts of a server as a tool, None if it has none."""
@@ -312,6 +304,11 @@ class ServerDirectory:
                     break
                 return capabilities(self._servers, state.config.id)
         return ServerCapabilities()
+
+
+async def _ignore_failure(operation: Awaitable[object]) -> None:
+    with suppress(NotFound, ServerTrouble):
+        await operation
 
 
 def capabilities(servers: ServerAdmin, server_id: str) -> ServerCapabilities:

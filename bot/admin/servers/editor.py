@@ -176,14 +176,13 @@ def form_errors(errors: Mapping[str, str]) -> dict[str, str]:
 def errors_reply(text: str, errors: Mapping[str, str], verb: str) -> Reply:
     """Return a reply with all errors, by option."""
     names = {"name": "name", TEMPLATE: f"{TEMPLATE}=", **{field: f"--{option}" for option, field in _LINES.items()}}
-    facts = tuple((names.get(name, _option_name(name)), str(error)) for name, error in errors.items())
+    facts = []
+    for name, error in errors.items():
+        option_name = f"{name.removeprefix(SLOT)}=" if name.startswith(SLOT) else f"--{name.replace('_', '-')}"
+        facts.append((names.get(name, option_name), str(error)))
     return replace(
-        error_reply(sentences(text, _("`/mcp help {verb}` explains the options.", verb=verb))), details=facts
+        error_reply(sentences(text, _("`/mcp help {verb}` explains the options.", verb=verb))), details=tuple(facts)
     )
-
-
-def _option_name(name: str) -> str:
-    return f"{name.removeprefix(SLOT)}=" if name.startswith(SLOT) else f"--{name.replace('_', '-')}"
 
 
 class ServerEdit(Verbs):

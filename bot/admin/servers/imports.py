@@ -17,7 +17,7 @@ import json
 import re
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,35 +74,6 @@ _LONGEST_PREVIEW = 30_000
 """Characters about all servers of a file, some ten screens."""
 
 
-@dataclass
-class ImportedServer:
-    """One server of the file as fields of a definition. `values` are secrets by slot, `hidden` is the one to sign in
-    with, `missing` are slots of secrets that are still to be entered. With a `problem` it cannot be added; else it has
-    a `draft`, and `facts` are what is agreed to.
-    """
-
-    name: str
-    slug: str
-    fields: dict[str, str] = field(default_factory=dict)
-    argv: tuple[str, ...] = ()
-    hidden: str = ""
-    values: dict[str, str] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    problem: str = ""
-    disabled: bool = False
-    seen: Callable[[str], str] = str
-    """Returns a key as the file spells it."""
-    draft: ParsedDefinition | None = None
-    facts: Facts = ()
-
-    @property
-    def program(self) -> str:
-        """The program that it starts; empty for none."""
-        transport = self.draft.record.config.transport if self.draft else None
-        return transport.command if isinstance(transport, StdioTransport) else ""
-
-
 @dataclass(frozen=True, slots=True)
 class _Input:
     """Input that VS Code asks for."""
@@ -132,9 +103,9 @@ def parse_import_file(text: str, answers: Mapping[str, str]) -> list[ImportedSer
     inputs = dict(_inputs(document))
     servers: list[ImportedServer] = []
     for name, entry in entries:
-        server = ImportedServer(name, slug_of(name))
+        server = ImportedServer(name, inputs, answers)
         try:
-            _ServerReader(server, inputs, answers).read(entry)
+            server.read(entry)
         except _Unusable as reason:
             server.problem = str(reason)
         if any(server.slug == other.slug for other in servers):
@@ -178,42 +149,59 @@ def _inputs(document: Mapping[str, Any]) -> Iterator[tuple[str, _Input]]:
             yield entry["id"], _Input(entry.get("password") is True, description, default)
 
 
-def _settings(entry: Mapping[str, Any]) -> dict[str, str]:
-    values = {name: entry[name] for name in sorted(_SETTINGS) if isinstance(entry.get(name), bool | int | float | str)}
-    return {name: field_text(value) for name, value in values.items()}
+class ImportedServer:
+    """One server of the file as fields of a definition. `values` are secrets by slot, `hidden` is the one to sign in
+    with, `missing` are slots of secrets that are still to be entered. `seen` returns a key as the file spells it. With
+    a `problem` it cannot be added; else it has a `draft`, and `facts` are what is agreed to.
+    """
 
-
-class _ServerReader:
-    """Reads one entry into a server."""
-
-    def __init__(self, server: ImportedServer, inputs: Mapping[str, _Input], answers: Mapping[str, str]) -> None:
-        self._server = server
+    def __init__(self, name: str, inputs: Mapping[str, _Input], answers: Mapping[str, str]) -> None:
+        self.name = name
+        self.slug = slug_of(name)
+        self.fields: dict[str, str] = {}
+        self.argv: tuple[str, ...] = ()
+        self.hidden = ""
+        self.values: dict[str, str] = {}
+        self.missing: list[str] = []
+        self.notes: list[str] = []
+        self.problem = ""
+        self.disabled = False
+        self.seen: Callable[[str], str] = str
+        self.draft: ParsedDefinition | None = None
+        self.facts: Facts = ()
         self._inputs = inputs
         self._answers = answers
+
+    @property
+    def program(self) -> str:
+        """The program that it starts; empty for none."""
+        transport = self.draft.record.config.transport if self.draft else None
+        return transport.command if isinstance(transport, StdioTransport) else ""
 
     def read(self, entry: Any) -> None:
         """Read an entry. Raises _Unusable."""
         if not isinstance(entry, dict):
             raise _Unusable("It is not an object.")
-        self._entry = entry = ServerEntry(entry)
-        if not self._server.slug:
+        entry = ServerEntry(entry)
+        self.seen = entry.seen
+        if not self.slug:
             raise _Unusable("Its name has no letter from a to z and no digit: rename it in the file.")
-        self._server.seen = entry.seen
         if not isinstance(disabled := entry.get("disabled", False), bool):
-            raise _Unusable("Its {key} is neither true nor false.", key=entry.seen("disabled"))
-        self._server.disabled = disabled
+            raise _Unusable("Its {key} is neither true nor false.", key=self.seen("disabled"))
+        self.disabled = disabled
         self._tell_ignored(entry)
-        title = self._text(entry, "title") or (self._server.name if self._server.name != self._server.slug else "")
-        if settings := _settings(entry):
-            self._server.fields |= settings
-            self._server.notes.append(
+        title = self._text(entry, "title") or (self.name if self.name != self.slug else "")
+        values = ((name, entry.get(name)) for name in sorted(_SETTINGS))
+        if settings := {name: field_text(value) for name, value in values if isinstance(value, int | float | str)}:
+            self.fields |= settings
+            self.notes.append(
                 _("with {settings}", settings=", ".join(f"{name} {value}" for name, value in settings.items()))
             )
         described = {"title": title, "description": self._text(entry, "description")}
-        self._server.fields |= {name: text for name, text in described.items() if text}
+        self.fields |= {name: text for name, text in described.items() if text}
         url, kind = self._text(entry, "url"), self._text(entry, "transport")
         if url and not kind and self._text(entry, "command"):
-            both = (entry.seen("command"), entry.seen("url"))
+            both = (self.seen("command"), self.seen("url"))
             raise _Unusable("It has both {command} and {url}: take one of them out.", command=both[0], url=both[1])
         if url and kind != "stdio":
             self._read_remote(url, kind, self._texts(entry, "headers"))
@@ -221,16 +209,16 @@ class _ServerReader:
             self._read_program(entry)
 
     def _tell_ignored(self, entry: Mapping[str, Any]) -> None:
-        if self._server.disabled:
-            self._server.notes.append(_("disabled in the file, and added disabled"))
-        self._server.notes += (f"{key}: {effect}" for key, effect in _NOT_TAKEN.items() if key in entry)
+        if self.disabled:
+            self.notes.append(_("disabled in the file, and added disabled"))
+        self.notes += (f"{key}: {effect}" for key, effect in _NOT_TAKEN.items() if key in entry)
         if unknown := sorted(str(key)[:40] for key in entry.keys() - _KNOWN - _SETTINGS - _NOT_TAKEN.keys()):
-            self._server.notes.append(_("ignored: {keys}", keys=", ".join(unknown)))
+            self.notes.append(_("ignored: {keys}", keys=", ".join(unknown)))
 
     def _read_remote(self, url: str, kind: str, headers: Mapping[str, str]) -> None:
-        self._server.fields["url"] = self._fill(url, _("its address"))
+        self.fields["url"] = self._fill(url, _("its address"))
         if kind:
-            self._server.fields["transport"] = kind
+            self.fields["transport"] = kind
         lines = []
         for name, value in headers.items():
             if name.lower() == "authorization":
@@ -238,28 +226,30 @@ class _ServerReader:
             elif line := self._line("header:", name, value):
                 lines.append(line)
         if lines:
-            self._server.fields["headers"] = "\n".join(lines)
+            self.fields["headers"] = "\n".join(lines)
 
     def _read_program(self, entry: Mapping[str, Any]) -> None:
-        command, args, env = self._text(entry, "command"), entry.get("args"), entry.get("env")
+        command, args = self._text(entry, "command"), entry.get("args", [])
         if not command:
             unknown = unknown_keys_text(entry, _KNOWN | _SETTINGS | _NOT_TAKEN.keys())
             raise _Unusable(sentences(_("It has neither a command nor an address."), _keys_text(unknown)))
-        words = [command, *self._words(args)]
+        if not isinstance(args, list) or not all(isinstance(word, str) for word in args):
+            raise _Unusable("Its args are not a list of texts.")
+        words = [command, *args]
         if words[0].lower() in ("cmd", "cmd.exe") and [word.lower() for word in words[1:2]] == ["/c"]:
             words = words[2:] or words
         if bare_package(fetched_package(words[0], words[1:])) == "mcp-remote":
-            self._read_remote_program(words, self._texts({"env": env}, "env"))
+            self._read_remote_program(words, self._texts(entry, "env"))
             return
         argv = tuple(self._fill(word, _("its command line")) for word in words)
         if any(looks_like_token(word) for word in argv):
             raise _Unusable("An argument of its command line looks like a secret, which all could read: use `env`.")
-        self._server.argv = argv
+        self.argv = argv
         if cwd := self._text(entry, "cwd"):
-            self._server.fields["cwd"] = self._fill(cwd, _("its folder"))
-        variables = self._texts({"env": env}, "env")
+            self.fields["cwd"] = self._fill(cwd, _("its folder"))
+        variables = self._texts(entry, "env")
         if lines := [line for name, value in variables.items() if (line := self._line("env:", name, value))]:
-            self._server.fields["env"] = "\n".join(lines)
+            self.fields["env"] = "\n".join(lines)
 
     def _read_remote_program(self, words: Sequence[str], env: Mapping[str, str]) -> None:
         """Read `npx mcp-remote URL --header 'NAME: VALUE'`, which is a bridge to a server at an address. A value may
@@ -270,7 +260,7 @@ class _ServerReader:
             raise _Unusable("mcp-remote has no address.")
         texts = (text for option, text in itertools.pairwise(words) if option == "--header")
         filled = (_VARIABLE.sub(lambda match: env.get(match[2], match[0]), text).partition(":") for text in texts)
-        self._server.notes.append(_("reached directly, without mcp-remote"))
+        self.notes.append(_("reached directly, without mcp-remote"))
         self._read_remote(url, "auto", {name.strip(): value.strip() for name, _, value in filled})
 
     def _read_authorization(self, value: str) -> None:
@@ -278,19 +268,19 @@ class _ServerReader:
         bearer, basic = _BEARER.fullmatch(value), _BASIC.fullmatch(value)
         if basic and not _VARIABLE.search(value):
             user, colon, password = _decode_basic(basic[1]).partition(":")
-            self._server.fields |= {"auth": "basic", "username": KEEP}
+            self.fields |= {"auth": "basic", "username": KEEP}
             if colon and not (error := secret_error(password)):
-                self._server.values[USER_SLOT], self._server.hidden = user, password
+                self.values[USER_SLOT], self.hidden = user, password
                 self._warn_if_weak("auth", password)
             else:
                 problem = error if colon else _("it cannot be read")
                 self._miss("auth", _("the password is to be set: {problem}", problem=problem))
             return
-        self._server.fields["auth"] = "api_key" if bearer else "header"
+        self.fields["auth"] = "api_key" if bearer else "header"
         reference, secret = self._secret("auth", bearer[1] if bearer else value)
         if reference:
-            self._server.fields["secret"] = reference
-        self._server.hidden = secret
+            self.fields["secret"] = reference
+        self.hidden = secret
 
     def _line(self, kind: str, name: str, value: str) -> str:
         """Return a header or variable as a line of its field; empty if its value is still to be entered."""
@@ -302,7 +292,7 @@ class _ServerReader:
             return "" if _PLACEHOLDER.fullmatch(filled) else f"{name}={filled}"
         reference, secret = self._secret(f"{kind}{name}", filled)
         if secret:
-            self._server.values[f"{kind}{name}"] = secret
+            self.values[f"{kind}{name}"] = secret
         return f"{name}={reference or KEEP}" if reference or secret else ""
 
     def _secret(self, slot: str, value: str) -> tuple[str, str]:
@@ -310,7 +300,7 @@ class _ServerReader:
         variable = _VARIABLE.fullmatch(value)
         if variable and variable[1] in (None, "env"):
             texts = {"slot": slot, "variable": variable[2]}
-            self._server.notes.append(
+            self.notes.append(
                 _("{slot} is the bot's variable {variable}: MCP_SECRET_VARIABLES has to allow it", **texts)
             )
             return f"env:{variable[2]}", ""
@@ -331,11 +321,11 @@ class _ServerReader:
 
     def _warn_if_weak(self, slot: str, value: str) -> None:
         if warning := weak_secret_warning({slot: value}):
-            self._server.notes.append(f"{slot}: {warning}")
+            self.notes.append(f"{slot}: {warning}")
 
     def _miss(self, slot: str, reason: str) -> None:
-        self._server.missing.append(slot)
-        self._server.notes.append(_("{slot} is to be entered: {reason}", slot=slot, reason=reason[:200]))
+        self.missing.append(slot)
+        self.notes.append(_("{slot} is to be entered: {reason}", slot=slot, reason=reason[:200]))
 
     def _holds_secret(self, value: str) -> bool:
         return any(
@@ -386,20 +376,13 @@ class _ServerReader:
     def _text(self, entry: Mapping[str, Any], key: str) -> str:
         value = entry.get(key)
         if value is not None and not isinstance(value, str):
-            raise _Unusable("Its {key} is not a text.", key=self._entry.seen(key))
+            raise _Unusable("Its {key} is not a text.", key=self.seen(key))
         return value or ""
-
-    def _words(self, args: Any) -> list[str]:
-        if args is None:
-            return []
-        if not isinstance(args, list) or not all(isinstance(word, str) for word in args):
-            raise _Unusable("Its args are not a list of texts.")
-        return args
 
     def _texts(self, entry: Mapping[str, Any], key: str) -> dict[str, str]:
         values = entry.get(key) or {}
         if not isinstance(values, dict) or not all(isinstance(item, str) for item in values.values()):
-            raise _Unusable("Its {key} is not an object of texts.", key=self._entry.seen(key))
+            raise _Unusable("Its {key} is not an object of texts.", key=self.seen(key))
         return values
 
 

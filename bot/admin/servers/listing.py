@@ -97,6 +97,7 @@ _TRANSPORT_NAMES = {
 def server_details(record: ServerRecord, now: float) -> list[tuple[str, str]]:
     """Return the definition of an admin's server as plain text without secrets. `now` is in epoch seconds."""
     authentication, signs_in = record.authentication, ""
+    is_local = isinstance(record.config.transport, StdioTransport)
     match authentication.kind:
         case AuthenticationKind.BASIC:
             signs_in = "basic"
@@ -121,7 +122,13 @@ def server_details(record: ServerRecord, now: float) -> list[tuple[str, str]]:
     ]
     return [
         (gettext_lazy("sign-in"), signs_in),
-        *((_value_name(record.config, name), value) for name, value in plain_values_of(record.config.transport)),
+        *(
+            (
+                gettext_lazy("variable {name}", name=name) if is_local else gettext_lazy("header {name}", name=name),
+                value,
+            )
+            for name, value in plain_values_of(record.config.transport)
+        ),
         *secrets,
         (gettext_lazy("connects"), _("at the start") if record.config.auto_connect else _("when needed")),
         (gettext_lazy("for"), _("every workspace") if record.config.workspace == EVERYWHERE else _("this workspace")),
@@ -135,12 +142,6 @@ def server_details(record: ServerRecord, now: float) -> list[tuple[str, str]]:
         ),
         (gettext_lazy("version"), str(record.version)),
     ]
-
-
-def _value_name(config: ServerConfig, name: str) -> str:
-    if isinstance(config.transport, StdioTransport):
-        return gettext_lazy("variable {name}", name=name)
-    return gettext_lazy("header {name}", name=name)
 
 
 def time_limits(config: ServerConfig) -> str:
@@ -263,7 +264,8 @@ class ServerListing(Verbs):
             servers_by_note.setdefault(note, []).append(name)
         details = [(", ".join(names), note) for note, names in servers_by_note.items() if note]
         off = [server for server in page if self._is_off_here(server, request.conversation)]
-        checked_at = max(map(_checked_at, servers), default=0.0)
+        states = [server.state for server in servers if server.state]
+        checked_at = max((max(state.synced_at or 0.0, state.connected_at or 0.0) for state in states), default=0.0)
         details.append((gettext_lazy("checked"), format_ago(checked_at, self._dependencies.clock())))
         files = ", ".join(server.name for server in servers if server.record is None)
         details += [(gettext_lazy("managed in {file}", file=self._file(request)), files)] if files else []
@@ -287,7 +289,8 @@ class ServerListing(Verbs):
         to_sign_in = await asyncio.gather(*(self._sign_in_steps.steps(server.config) for server in servers))
         steps: list[ReplyAction] = []
         for server, sign_in in zip(servers, to_sign_in, strict=True):
-            steps += sign_in or ([_next_step(server)] if _is_off(server) else [])
+            is_off = server.record is not None and server.status in (*_OFF, *_TROUBLE)
+            steps += sign_in or ([_next_step(server)] if is_off else [])
         return steps
 
     def _row(self, server: VisibleServer, conversation: ConversationKey) -> tuple[str, ...]:
@@ -303,9 +306,11 @@ class ServerListing(Verbs):
 
     def _note(self, server: VisibleServer, request: CommandContext) -> str:
         """Return the problem of a server with its fix, or the pending review."""
+        sync_failed = server.sync is SyncStatus.SYNC_FAILED
+        sync_problem = _("its tools could not be asked for; what is known stays") if sync_failed else ""
         return (
             self._problem(server, request)
-            or _sync_problem(server)
+            or sync_problem
             or self._review_note(server)
             or self._off_note(server, request)
             or _idle_note(server)
@@ -451,12 +456,13 @@ class ServerListing(Verbs):
             (tool.name, risk(tool), self._tool_state(server, tool, waiting, request), _summary(tool))
             for server, tool in page_rows(tools, request.arguments.page)
         )
+        named = (servers[0].name,) if request.arguments.get("server") else ()
         reviews = tuple((gettext_lazy("review"), note) for server in servers if (note := self._review_note(server)))
         return Reply(
             _("Tools · {count}", count=len(tools)),
             Table(("tool", "risk", "policy", "what it does"), rows),
             (*reviews, *left_out),
-            page=page_of(request.arguments.page, len(tools), _command_words("tools", request, servers)),
+            page=page_of(request.arguments.page, len(tools), ("mcp", "tools", *named)),
         )
 
     def _tool_state(self, server: VisibleServer, tool: Tool, waiting: Collection[str], request: CommandContext) -> str:
@@ -522,19 +528,6 @@ def _tool_count(count: int, tools: Sequence[Tool]) -> str:
     return f"{count} ({risks})" if risks else str(count)
 
 
-def _sync_problem(server: VisibleServer) -> str:
-    return _("its tools could not be asked for; what is known stays") if server.sync is SyncStatus.SYNC_FAILED else ""
-
-
-def _checked_at(server: VisibleServer) -> float:
-    state = server.state
-    return max(state.synced_at or 0.0, state.connected_at or 0.0) if state else 0.0
-
-
-def _is_off(server: VisibleServer) -> bool:
-    return server.record is not None and server.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED, *_TROUBLE)
-
-
 def _next_step(server: VisibleServer) -> ReplyAction:
     match server.status:
         case ServerStatus.DISABLED:
@@ -562,10 +555,6 @@ def _steps(server: VisibleServer) -> tuple[ReplyAction, ...]:
         ReplyAction(switch[0], ("mcp", switch[1], server.name)),
         ReplyAction(_("Remove"), ("mcp", "remove", server.name), ActionStyle.DANGER),
     )
-
-
-def _command_words(verb: str, request: CommandContext, servers: list[VisibleServer]) -> tuple[str, ...]:
-    return ("mcp", verb, servers[0].name) if request.arguments.get("server") else ("mcp", verb)
 
 
 def _summary(tool: Tool) -> str:

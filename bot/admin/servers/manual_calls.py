@@ -114,7 +114,12 @@ def _arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:
         raise CommandRejected(_("That is more than a call by hand takes."))
     text = " ".join(words).strip()
     if text.startswith("{"):
-        return _json_object(text)
+        try:
+            return dict(parse_json(text))
+        except DuplicateName as error:
+            raise CommandRejected(_("The arguments cannot be used: {error}.", error=error)) from None
+        except ValueError:
+            raise CommandRejected(_("The arguments are no JSON object. A shell takes one in single quotes.")) from None
     properties = tool.input_schema.get("properties", {})
     known = properties if isinstance(properties, Mapping) else {}
     pairs = _parse_pairs(words)
@@ -148,15 +153,6 @@ def _value(text: str, schema: object) -> Any:
         return text
 
 
-def _json_object(text: str) -> dict[str, Any]:
-    try:
-        return dict(parse_json(text))
-    except DuplicateName as error:
-        raise CommandRejected(_("The arguments cannot be used: {error}.", error=error)) from None
-    except ValueError:
-        raise CommandRejected(_("The arguments are no JSON object. A shell takes one in single quotes.")) from None
-
-
 # -------------------- resources
 
 
@@ -177,7 +173,7 @@ class ResourceCommands(Verbs):
             (server, entry)
             for server in servers
             if self._directory.is_usable(server, ToolKind.READ_RESOURCE, request.conversation)
-            for entry in find_resources(self._entries(server), " ".join(words))
+            for entry in self._find_resources(server, words)
         ]
         if not entries:
             none = _("No resource fits these words.") if words else _("No resources are offered here now.")
@@ -193,7 +189,13 @@ class ResourceCommands(Verbs):
                     for server, entry in page
                 ),
             ),
-            actions=tuple(_ask_about_resource(server, entry) for server, entry in page),
+            actions=tuple(
+                ReplyAction(
+                    _("Ask about {label}", label=_first(entry.title, entry.name, entry.uri)[:_LONGEST_LABEL]),
+                    ("mcp", "resource", "ask", server.name, entry.uri),
+                )
+                for server, entry in page
+            ),
             page=page_of(request.arguments.page, len(entries), again),
         )
 
@@ -212,9 +214,9 @@ class ResourceCommands(Verbs):
             return None
         return [server]
 
-    def _entries(self, server: VisibleServer) -> list[Resource | ResourceTemplate]:
+    def _find_resources(self, server: VisibleServer, words: Sequence[str]) -> Sequence[Resource | ResourceTemplate]:
         capabilities = self._directory.capabilities(server)
-        return [*capabilities.resources, *capabilities.templates]
+        return find_resources([*capabilities.resources, *capabilities.templates], " ".join(words))
 
     @verb("resource show", "read a resource", (SERVER, _URI), who=_EVERYONE, aliases=("resource", "read"), free=True)
     async def _show(self, request: CommandContext) -> Reply:
@@ -299,11 +301,6 @@ class ResourceCommands(Verbs):
         return next((template.variables for template in templates if template.pattern == uri), ())
 
 
-def _ask_about_resource(server: VisibleServer, entry: Resource | ResourceTemplate) -> ReplyAction:
-    label = _first(entry.title, entry.name, entry.uri)[:_LONGEST_LABEL]
-    return ReplyAction(_("Ask about {label}", label=label), ("mcp", "resource", "ask", server.name, entry.uri))
-
-
 # -------------------- prompts
 
 
@@ -375,7 +372,13 @@ class PromptCommands(Verbs):
                     for server, prompt in page
                 ),
             ),
-            actions=tuple(_ask_with_prompt(server, prompt) for server, prompt in page),
+            actions=tuple(
+                ReplyAction(
+                    _("Ask: {label}", label=_first(prompt.title, prompt.name)[:_LONGEST_LABEL]),
+                    ("mcp", "prompt", "ask", server.name, prompt.name),
+                )
+                for server, prompt in page
+            ),
             page=page_of(request.arguments.page, len(prompts), ("mcp", "prompt", "list", *((name,) if name else ()))),
         )
 
@@ -451,11 +454,6 @@ def _call_arguments(prompt: Prompt, values: Mapping[str, str]) -> dict[str, Any]
 
 def _takes(prompt: Prompt) -> str:
     return ", ".join(argument.name if argument.required else f"[{argument.name}]" for argument in prompt.arguments)
-
-
-def _ask_with_prompt(server: VisibleServer, prompt: Prompt) -> ReplyAction:
-    label = _first(prompt.title, prompt.name)[:_LONGEST_LABEL]
-    return ReplyAction(_("Ask: {label}", label=label), ("mcp", "prompt", "ask", server.name, prompt.name))
 
 
 # -------------------- text from servers

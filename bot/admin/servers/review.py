@@ -55,18 +55,13 @@ _LONGEST_VALUE = 600
 _LONGEST_IN_ALL = 2_000
 """Characters of all details; longer text goes into a document."""
 _MOST_ACTIONS = 5
-_MEANING = {
-    ReviewStatus.PINNED: gettext_lazy("nothing"),
-    ReviewStatus.NEW: gettext_lazy("it was not there when the server was looked at"),
-    ReviewStatus.CHANGED: gettext_lazy("it is not what was looked at any more"),
-    ReviewStatus.FLAGGED: gettext_lazy("there is something in it to look at"),
+_STATUS_TEXTS = {
+    ReviewStatus.PINNED: (gettext_lazy("pinned"), gettext_lazy("nothing")),
+    ReviewStatus.NEW: (gettext_lazy("new"), gettext_lazy("it was not there when the server was looked at")),
+    ReviewStatus.CHANGED: (gettext_lazy("changed"), gettext_lazy("it is not what was looked at any more")),
+    ReviewStatus.FLAGGED: (gettext_lazy("flagged"), gettext_lazy("there is something in it to look at")),
 }
-_STATUS_WORDS = {
-    ReviewStatus.PINNED: gettext_lazy("pinned"),
-    ReviewStatus.NEW: gettext_lazy("new"),
-    ReviewStatus.CHANGED: gettext_lazy("changed"),
-    ReviewStatus.FLAGGED: gettext_lazy("flagged"),
-}
+"""Each status in a word, and why it waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +86,13 @@ class ToolReview:
         """Return the tools of a server without a pin on their definition."""
         pins = {pin.tool: pin for pin in await self._dependencies.stores.pins.pins_of(server_id)}
         pinned = {tool: pin.definition for tool, pin in pins.items()}
-        # Another process may have pinned it a moment ago.
-        return tuple(
-            _unreviewed_tool(tool, pins.get(tool.original_name))
-            for tool in unpinned_tools(self._dependencies.servers, server_id)
-            if review_status(tool, pinned) is not ReviewStatus.PINNED
-        )
+        waiting = []
+        for tool in unpinned_tools(self._dependencies.servers, server_id):
+            pin, status = pins.get(tool.original_name), review_status(tool, pinned)
+            if status is not ReviewStatus.PINNED:  # Another process may have pinned it a moment ago.
+                changes = definition_changes(pin.pinned_tool if pin is not None else None, tool)
+                waiting.append(UnreviewedTool(tool, status, changes, pin))
+        return tuple(waiting)
 
     async def approve(
         self, server: VisibleServer, tool: str, definition: str, member: Member
@@ -140,13 +136,6 @@ def unpinned_tools(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
 def withheld_tools(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
     """Return the tools that are not offered because they have no pin."""
     return unpinned_tools(servers, server_id) if servers.review is ReviewPolicy.CHANGED else ()
-
-
-def _unreviewed_tool(tool: Tool, pin: Pin | None) -> UnreviewedTool:
-    pinned = {pin.tool: pin.definition} if pin is not None else {}
-    return UnreviewedTool(
-        tool, review_status(tool, pinned), definition_changes(pin.pinned_tool if pin is not None else None, tool), pin
-    )
 
 
 class ServerReview(Verbs):
@@ -267,7 +256,7 @@ class ServerReview(Verbs):
         facts = (*self._facts(unreviewed), *_differences(unreviewed))
         long = _too_long(facts)
         words = ("mcp", "review", "approve", server.name, tool.original_name, "--definition", tool.definition)
-        label, reason = server_label(server.config), _MEANING[unreviewed.review]
+        label, reason = server_label(server.config), _STATUS_TEXTS[unreviewed.review][1]
         texts = {"tool": _label(tool), "server": label, "reason": reason}
         return Reply(
             sentences(_("{tool} of {server} waits for a review: {reason}.", **texts), self._meanwhile),
@@ -290,7 +279,7 @@ class ServerReview(Verbs):
         rows = tuple(
             (
                 escape_invisible(unreviewed.tool.original_name),
-                str(_STATUS_WORDS[unreviewed.review]),
+                str(_STATUS_TEXTS[unreviewed.review][0]),
                 shorten(format_enumeration(change.part for change in unreviewed.alterations))
                 if unreviewed.pin
                 else _("all of it"),
@@ -334,7 +323,7 @@ class ServerReview(Verbs):
 
     def _facts(self, waiting: UnreviewedTool) -> Iterator[tuple[str, str]]:
         yield gettext_lazy("tool"), escape_invisible(waiting.tool.original_name)
-        yield gettext_lazy("is"), str(_STATUS_WORDS[waiting.review])
+        yield gettext_lazy("is"), str(_STATUS_TEXTS[waiting.review][0])
         pin = waiting.pin
         if pin is not None:
             now = self._dependencies.clock()
@@ -410,7 +399,7 @@ def _too_long(facts: Sequence[tuple[str, str]]) -> bool:
 def _document(server: VisibleServer, waiting: Sequence[UnreviewedTool]) -> ReplyFile:
     lines = [_("{server}: tools that wait for a review", server=server.name), ""]
     for unreviewed in waiting:
-        lines += [f"* {escape_invisible(unreviewed.tool.original_name)} ({_STATUS_WORDS[unreviewed.review]})"]
+        lines += [f"* {escape_invisible(unreviewed.tool.original_name)} ({_STATUS_TEXTS[unreviewed.review][0]})"]
         lines += ["  " + _("look at: {flag}", flag=flag) for flag in unreviewed.tool.flags]
         for alteration in unreviewed.alterations:
             lines += [f"  {alteration.part}", *(f"    {line}" for line in _lines(alteration))]

@@ -475,12 +475,8 @@ class AccessCheckFailed:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class LinkExpired:
-    """The link is unknown, used or expired, or its server is gone."""
-
-
-Outcome = SecretSaved | SecretRejected | ServerChanged | Denied | AccessCheckFailed | LinkExpired
+Outcome = SecretSaved | SecretRejected | ServerChanged | Denied | AccessCheckFailed | None
+"""None: the link is unknown, used or expired, or its server is gone."""
 
 
 class SecretEntry:
@@ -502,7 +498,7 @@ class SecretEntry:
         """Save a secret. `version` is the server's version in the form. Raises DatabaseError."""
         match = await self._find(token)
         if match is None:
-            return LinkExpired()
+            return None
         link, record = match
         prompt, value = await self._prompt(link, record), value.strip()
         values, why = entered_values(record, link.slot, value)
@@ -515,7 +511,7 @@ class SecretEntry:
         if not isinstance(member, Member):
             return member
         if await self._links.use_link(token) is None:
-            return LinkExpired()
+            return None
         return await self._save(prompt, record, values, member.author)
 
     async def notify_user(self, prompt: SecretPrompt) -> None:
@@ -581,7 +577,7 @@ class SecretEntry:
         except Conflict:
             return Denied(_("The server was changed at this very moment. Ask for another link."))
         except NotFound:
-            return LinkExpired()
+            return None
         except DatabaseError:
             # It may be saved: only the response to the COMMIT may have been lost.
             return Denied(

@@ -233,12 +233,8 @@ class SignInRejected:
     fix: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownLink:
-    """A sign-in that is unknown, finished or expired."""
-
-
-Outcome = SignInCompleted | SignInRejected | UnknownLink
+Outcome = SignInCompleted | SignInRejected | None
+"""None: the sign-in is unknown, finished or expired."""
 
 
 class OAuthCallback:
@@ -256,7 +252,7 @@ class OAuthCallback:
         try:
             sign_in = await self._sign_ins.complete(response, self._check_access)
         except NotFound:
-            return UnknownLink()
+            return None
         except DatabaseError:
             raise
         except CountersignError as error:

@@ -8,11 +8,11 @@ used is left out.
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -64,16 +64,16 @@ class Catalog:
     async def search(self, words: str) -> CatalogResult:
         """Return the servers with all these words, the bundled ones first. Without words, only those are returned."""
         wanted = words.lower().split()
-        bundled = [server for server in bundled_servers() if all(word in _searched(server) for word in wanted)]
+        bundled = [
+            server
+            for server in bundled_servers()
+            if all(word in f"{server.name} {server.title} {server.description}".lower() for word in wanted)
+        ]
         try:
             others = await self._search_registry(words) if wanted and self._search_registry is not None else ()
         except ServerTrouble as error:
             return CatalogResult(tuple(bundled), str(error))
         return CatalogResult((*bundled, *others))
-
-
-def _searched(server: CatalogServer) -> str:
-    return f"{server.name} {server.title} {server.description}".lower()
 
 
 @cache
@@ -285,12 +285,6 @@ def _clean(text: str, longest: int) -> str:
     return " ".join(visible.split())[:longest]
 
 
-@dataclass(frozen=True, slots=True)
-class _Cached:
-    servers: tuple[CatalogServer, ...]
-    at: float
-
-
 class PublicRegistry:
     """Search by name in a registry: `GET /v0/servers?search=…`. `open_network` returns the network that reaches it.
 
@@ -311,22 +305,22 @@ class PublicRegistry:
         self._host = urlsplit(address).hostname or ""
         self._open_network = open_network
         self._clock = clock
-        self._cache: OrderedDict[str, _Cached] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[tuple[CatalogServer, ...], float]] = OrderedDict()
 
     async def search(self, words: str) -> Sequence[CatalogServer]:
         """Return the newest versions of servers whose names contain the words. Raises ServerTrouble."""
         query = " ".join(words.split())[:_LONGEST_QUERY]
-        cached = self._cache.get(query)
-        age = self._clock() - cached.at if cached is not None else STALE_SECONDS
-        if cached is not None and age < FRESH_SECONDS:
-            return cached.servers
+        cached, at = self._cache.get(query, ((), -math.inf))
+        age = self._clock() - at
+        if age < FRESH_SECONDS:
+            return cached
         try:
             servers = await self._fetch(query)
         except ServerTrouble:
-            if cached is not None and age < STALE_SECONDS:
-                return cached.servers
+            if age < STALE_SECONDS:
+                return cached
             raise
-        self._cache[query] = _Cached(servers, self._clock())
+        self._cache[query] = (servers, self._clock())
         self._cache.move_to_end(query)
         while len(self._cache) > _MOST_CACHED:
             self._cache.popitem(last=False)

@@ -26,7 +26,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bot.domain.launch_templates import InvalidSlotValue, LaunchTemplate, Templates, no_templates
+from bot.domain.launch_templates import InvalidSlotValue, LaunchTemplate, Templates
 from bot.domain.secrets import redact
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, TemplateLaunch
 from bot.domain.tools import digest
@@ -171,7 +171,7 @@ class AllowedTargets:
 
     hosts: frozenset[str] = frozenset()
     commands: Container[str] = frozenset()
-    templates: Callable[[], Templates] = no_templates
+    templates: Callable[[], Templates] = dict
     names: frozenset[str] = frozenset()
     proxy: str | None = field(default=None, repr=False)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -393,7 +393,7 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
                     if key in NOT_TAKEN
                     else gettext_lazy("{path}: a key of server {name} is ignored, because it is {unknown}", **texts)
                 )
-            entries.append(_disabled_server(entry) if entry.flag("disabled") else _enabled_server(entry))
+            entries.append(_server(entry))
         except InvalidDefinition as unusable:
             line = _line(lines, (*at, *unusable.key.split(".", 1)))
             fix = (
@@ -411,17 +411,17 @@ def _line(lines: Mapping[JsonPath, int], at: JsonPath) -> int | None:
     return next((number for number in line_numbers if number is not None), None)
 
 
-def _enabled_server(entry: ConfigEntry) -> DesiredServer:
-    config = server_config(entry)  # Collects the secrets of the entry.
-    return DesiredServer(config, secrets=frozenset(entry.secrets))
-
-
-def _disabled_server(entry: ConfigEntry) -> DesiredServer:
-    """Return a disabled server. It may be incomplete, for example with a variable that is not set."""
+def _server(entry: ConfigEntry) -> DesiredServer:
+    """Return a server. A disabled one may be incomplete, for example with a variable that is not set."""
+    is_disabled = entry.flag("disabled")
     try:
-        return replace(_enabled_server(entry), enablement=ServerEnablement.DISABLED)
+        config = server_config(entry)  # Collects the secrets of the entry.
     except InvalidDefinition:
-        return DesiredServer(_nothing(entry.name), ServerEnablement.DISABLED, secrets=frozenset(entry.secrets))
+        if not is_disabled:
+            raise
+        config = _nothing(entry.name)
+    enablement = ServerEnablement.DISABLED if is_disabled else ServerEnablement.ON
+    return DesiredServer(config, enablement, secrets=frozenset(entry.secrets))
 
 
 def _nothing(name: str) -> ServerConfig:

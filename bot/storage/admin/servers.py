@@ -23,7 +23,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.characters import name_key
 from bot.domain.conversations import Author
 from bot.domain.policies import Rule
-from bot.domain.secret_binding import FindGrants, no_grants
+from bot.domain.secret_binding import FindGrants, SecretGrants
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import (
     EVERYWHERE,
@@ -121,7 +121,7 @@ class SqlServerStore(Store):
         box: SecretBox,
         environment: Mapping[str, str],
         open_file: Callable[[str], BinaryIO] = open_regular_file,
-        grants: FindGrants = no_grants,
+        grants: FindGrants = SecretGrants,
     ) -> None:
         super().__init__(database)
         self._box = box
