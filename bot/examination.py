@@ -55,7 +55,7 @@ class Check:
 class CheckOutcome(Exception):
     """Finding of a probe that is no sound state, and the remedy."""
 
-    status: ClassVar[CheckStatus]
+    finding: ClassVar[CheckStatus]
 
     def __init__(self, detail: str = "", fix: str = "") -> None:
         super().__init__(detail)
@@ -66,19 +66,19 @@ class CheckOutcome(Exception):
 class CheckSkipped(CheckOutcome):
     """The check does not apply."""
 
-    status = CheckStatus.SKIPPED
+    finding = CheckStatus.SKIPPED
 
 
 class CheckDoubtful(CheckOutcome):
     """Something optional does not work, or something may be wrong."""
 
-    status = CheckStatus.DOUBTFUL
+    finding = CheckStatus.DOUBTFUL
 
 
 class CheckFailed(CheckOutcome):
     """Something does not work."""
 
-    status = CheckStatus.BROKEN
+    finding = CheckStatus.BROKEN
 
 
 Probe = Callable[[], Awaitable[str]]
@@ -89,13 +89,13 @@ NamedProbe = tuple[str, Probe]
 async def run_check(name: str, probe: Probe, limit: float | None = None, *, timed: bool = True) -> Check:
     """Run one check, for at most `limit` seconds. A `timed` one has its duration, unless it was skipped."""
     began = monotonic()
-    status, fix = CheckStatus.BROKEN, ""
+    finding, fix = CheckStatus.BROKEN, ""
     try:
         async with asyncio.timeout(limit):
             detail = await probe()
-        status = CheckStatus.WELL
+        finding = CheckStatus.WELL
     except CheckOutcome as outcome:
-        status, detail, fix = outcome.status, outcome.detail, outcome.fix
+        finding, detail, fix = outcome.finding, outcome.detail, outcome.fix
     except CountersignError as error:
         detail, fix = error.cause, error.fix
     except TimeoutError:
@@ -107,8 +107,8 @@ async def run_check(name: str, probe: Probe, limit: float | None = None, *, time
         log.exception("check %s", name)
         detail = gettext_lazy("The check itself failed ({error}).", error=type(error).__name__)
         fix = gettext_lazy("see the log")
-    is_timed = timed and status is not CheckStatus.SKIPPED
-    return Check(name, status, str(detail), str(fix), monotonic() - began if is_timed else None)
+    is_timed = timed and finding is not CheckStatus.SKIPPED
+    return Check(name, finding, str(detail), str(fix), monotonic() - began if is_timed else None)
 
 
 async def run_in_order(checks: Iterable[tuple[str, Probe, float | None]]) -> AsyncGenerator[Check, None]:

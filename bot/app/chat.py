@@ -9,14 +9,14 @@ import math
 import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bot.app.database import use_database
 from bot.app.models import is_demo, select_model
-from bot.app.operator_files import OperatorFiles, read_operator_files
+from bot.app.operator_files import read_operator_files
 from bot.app.secrets import check_operator_secrets
 from bot.domain.agents import AgentRef
 from bot.domain.approvals import ApprovalRequirements
@@ -26,11 +26,10 @@ from bot.domain.servers import ServerStatus
 from bot.domain.turns import Turn
 from bot.errors import CountersignError, InvalidOption
 from bot.i18n import _
-from bot.llm.models import ModelChoice
 from bot.logs import log_to_file
 from bot.platforms.console.abandoned import describe, find_abandoned
 from bot.platforms.console.auto_approval import ApproveMode
-from bot.platforms.console.console import Streams, process_streams
+from bot.platforms.console.console import process_streams
 from bot.platforms.console.headless import HeadlessChat
 from bot.platforms.console.local_user import SCRIPT_PREFIX, LocalUser, fresh_conversation, login_name
 from bot.platforms.console.turn_tracker import MOST_CONVERSATIONS, StartState, Welcome
@@ -83,56 +82,48 @@ class ChatOptions:
 async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog = lambda turn_log: turn_log) -> int:
     """Run a chat in this terminal until the user leaves. Return the exit code. Raises CountersignError."""
     check_operator_secrets(settings)
-    if options.model:
-        settings = settings.model_copy(update={"bot_model": options.model})
-    choice = select_model(settings)
-    files = read_operator_files(settings)
-    streams = process_streams()
-    locale = system_locale(streams.environ).or_else(Locale(settings.language, settings.time_zone))
-    person = LocalUser(
-        options.user or login_name(),
-        operator=not options.user,
-        locale=locale,
-        agent=options.agent,
-        is_script=not (streams.interactive and options.message is None and not options.json),
-    )
-    with ExitStack() as stack:
-        stack.enter_context(use_locale(locale))
-        use = stack.enter_context(use_database(settings, "countersign chat"))
-        log_to_file(
-            settings.log_level, read_address(settings.database_url, settings.data_folder).folder / "countersign.log"
-        )
-        return await _Session(settings, files, options, choice, person, streams, use, watch_log).run()
+    session = _Session(settings, options)
+    settings, locale = session.settings, session.person.locale
+    with use_locale(locale), use_database(settings, "countersign chat") as use:
+        log_to_file(settings.log_level, session.folder / "countersign.log")
+        return await session.run(use, watch_log)
 
 
-def _future() -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().create_future()
-
-
-@dataclass(slots=True)
 class _Session:
     """One chat, from the first prompt to the exit. The terminal waits for the futures, the results of the start."""
 
-    settings: Settings
-    files: OperatorFiles
-    options: ChatOptions
-    choice: ModelChoice
-    person: LocalUser
-    streams: Streams
-    use: FileUse | None
-    watch_log: WatchLog
-    administration: Administration | None = None
-    """Set before the first turn."""
-    engine: asyncio.Future[Engine] = field(default_factory=_future)
-    commands: asyncio.Future[Commands] = field(default_factory=_future)
-    opening: asyncio.Future[StartState] = field(default_factory=_future)
-    welcome: asyncio.Future[Welcome] = field(default_factory=_future)
+    def __init__(self, settings: Settings, options: ChatOptions) -> None:
+        if options.model:
+            settings = settings.model_copy(update={"bot_model": options.model})
+        self.settings = settings
+        self.options = options
+        self.choice = select_model(settings)
+        self.files = read_operator_files(settings)
+        self.folder = read_address(settings.database_url, settings.data_folder).folder
+        self.streams = process_streams()
+        self.person = LocalUser(
+            options.user or login_name(),
+            operator=not options.user,
+            locale=system_locale(self.streams.environ).or_else(Locale(settings.language, settings.time_zone)),
+            agent=options.agent,
+            is_script=not (self.streams.interactive and options.message is None and not options.json),
+        )
+        self.use: FileUse | None = None
+        self.administration: Administration | None = None
+        """Set before the first turn."""
+        loop = asyncio.get_running_loop()
+        self.engine: asyncio.Future[Engine] = loop.create_future()
+        self.commands: asyncio.Future[Commands] = loop.create_future()
+        self.opening: asyncio.Future[StartState] = loop.create_future()
+        self.welcome: asyncio.Future[Welcome] = loop.create_future()
 
-    async def run(self) -> int:
+    async def run(self, use: FileUse | None, watch_log: WatchLog) -> int:
+        """Chat. `use` is the use of a SQLite file, `watch_log` may wrap the turn log."""
+        self.use = use
         loop = asyncio.get_running_loop()
         terminal = self._terminal()
         leaving = asyncio.Event()
-        building = asyncio.create_task(self._build(terminal, leaving), name="runtime")
+        building = asyncio.create_task(self._build(terminal, leaving, watch_log), name="runtime")
         listener = terminal.run(self.engine, self.commands, self.opening)
         listening = asyncio.create_task(listener, name="terminal")
         # An unexpected error ends the listener, and `await building` raises it.
@@ -152,7 +143,7 @@ class _Session:
             for signal_number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                 loop.remove_signal_handler(signal_number)
 
-    async def _build(self, terminal: Terminal, leaving: asyncio.Event) -> None:
+    async def _build(self, terminal: Terminal, leaving: asyncio.Event, watch_log: WatchLog) -> None:
         """Build the runtime, publish its components, and run it until the user leaves."""
         operator = self.person.author.principal if self.person.operator else ""
         # The process that serves the page of a one-time link cannot check the access of a terminal user.
@@ -174,7 +165,7 @@ class _Session:
                 operator=operator,
                 # The tools of a run that ends at once are the stored ones, because it would not see newer ones.
                 known_for=math.inf if self.person.is_script else KNOWN_SECONDS,
-                watch_log=self.watch_log,
+                watch_log=watch_log,
                 notify=terminal.surface.announce,
             ) as runtime:
                 await self._publish(runtime, terminal)
@@ -253,7 +244,6 @@ class _Session:
 
     def _terminal(self) -> Terminal:
         options, person, streams = self.options, self.person, self.streams
-        folder = read_address(self.settings.database_url, self.settings.data_folder).folder
         if person.is_script:
             return HeadlessChat(
                 options.message,
@@ -262,11 +252,11 @@ class _Session:
                 approve=options.approve,
                 as_json=options.json,
                 signed_by=self._signed_by,
-                files=folder / "files",
+                files=self.folder / "files",
             )
         from bot.platforms.console.interactive import InteractiveChat  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
 
-        history = folder / "history"
+        history = self.folder / "history"
         if not self.settings.keeps_content:  # not even an earlier file is kept
             with suppress(OSError):
                 history.unlink(missing_ok=True)
@@ -276,7 +266,7 @@ class _Session:
             model=self.choice.label,
             approve=options.approve,
             history=history if self.settings.keeps_content else None,
-            files=folder / "files",
+            files=self.folder / "files",
             welcome=self.welcome,
         )
 

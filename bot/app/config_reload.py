@@ -90,13 +90,10 @@ class _Stored:
     signed_in: Mapping[SignInKey, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _FileNews:
-    """A change of the files that was applied, or the reason why changed files are not in use."""
-
-    result: FileChange | SettingsError
-    is_correction: bool = False
-    """True if the files before could not be used."""
+_FileNews = tuple[FileChange | SettingsError, bool]
+"""A change of the files that was applied, or the reason why changed files are not in use. True if it is a change after
+files that could not be used.
+"""
 
 
 class ConfigReloader:
@@ -310,7 +307,7 @@ class ConfigReloader:
         else:
             self.rejected = read
             if on_disk != self._rejected_files:
-                self._unreported.put_nowait(_FileNews(read))
+                self._unreported.put_nowait((read, False))
             self._rejected_files = on_disk
         self._handled_files = on_disk
 
@@ -353,32 +350,35 @@ class ConfigReloader:
                 self._known_tools(),
                 self._programs.allowed - programs,
             )
-            self._unreported.put_nowait(_FileNews(change, is_correction=was_rejected))
+            self._unreported.put_nowait((change, was_rejected))
 
     async def _report_changes(self) -> None:
         """Log each change of the files and notify of it, in the language of this task."""
         while True:
             news = await self._unreported.get()
             try:
-                if isinstance(news.result, FileChange) and news.result.added_servers:
-                    await self._toolbox.wait_ready()
+                level = logging.ERROR
+                if isinstance(news[0], FileChange):
+                    level = logging.INFO
+                    if news[0].added_servers:
+                        await self._toolbox.wait_ready()
                 with use_language(DEFAULT_LANGUAGE):
                     for line in self._lines(news):
-                        log.log(logging.ERROR if isinstance(news.result, SettingsError) else logging.INFO, "%s", line)
+                        log.log(level, "%s", line)
                 for line in self._lines(news):
                     self.notify(line)
             except Exception:
                 log.exception("a change of the operator's files could not be reported")
 
     def _lines(self, news: _FileNews) -> list[str]:
-        match news.result:
-            case SettingsError() as error:
+        match news:
+            case SettingsError() as error, _was_rejected:
                 problem = f"{str(error).rstrip('.')}."
                 return [_("{problem} Nothing has changed: the previous files stay in use.", problem=problem)]
-            case change:
+            case change, was_rejected:
                 known = change.before.warnings(self._settings)
                 warnings = [warning for warning in change.after.warnings(self._settings) if warning not in known]
-                corrected = [_("The operator's files can be used again.")] if news.is_correction else []
+                corrected = [_("The operator's files can be used again.")] if was_rejected else []
                 states = [state for name in change.added_servers if (state := self._state(name)) is not None]
                 problems = [str(state.own_problem) for state in states if state.own_problem]
                 return [*corrected, *change.sentences(self._describe_server), *problems, *warnings]

@@ -94,13 +94,6 @@ def changed_paths(before: FilesOnDisk, after: FilesOnDisk) -> list[Path]:
     return [path for path in paths if before.get(path, MISSING).digest != after.get(path, MISSING).digest]
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    stamp: tuple[int, ...]
-    state: FileState
-    is_certain: bool
-
-
 class FileWatch:
     """Watch of files. `paths` returns those of now. `clock` is in epoch seconds, like the times of files. Use it in one
     thread at a time.
@@ -109,7 +102,8 @@ class FileWatch:
     def __init__(self, paths: Callable[[], Iterable[Path]], *, clock: Callable[[], float] = time.time) -> None:
         self._paths = paths
         self._clock = clock
-        self._known: dict[Path, _Known] = {}
+        self._known: dict[Path, tuple[tuple[int, ...], FileState]] = {}
+        """Stamps and states of files that have not changed for a while."""
 
     def look(self) -> FilesOnDisk:
         """Return the state of every file. Never raises: an unreadable file has a state of its own."""
@@ -117,22 +111,19 @@ class FileWatch:
 
     def _state(self, path: Path) -> FileState:
         now = self._clock()
+        known_stamp, state = self._known.pop(path, ((), MISSING))
         try:
             status = path.stat()
             stamp = _stamp(status)
-            known = self._known.get(path)
-            if known is not None and known.is_certain and known.stamp == stamp:
-                return known.state
-            state = _read(path, status)
+            if stamp != known_stamp:
+                state = _read(path, status)
         except (FileNotFoundError, NotADirectoryError):
-            self._known.pop(path, None)
             return MISSING
         except OSError as error:
-            self._known.pop(path, None)
             return FileState(f"error {error.errno}")
         # The stamp is older than the content, so that a change between them is found by the next look.
-        age = now - max(status.st_mtime, status.st_ctime)
-        self._known[path] = _Known(stamp, state, age > RACY_SECONDS)
+        if now - max(status.st_mtime, status.st_ctime) > RACY_SECONDS:
+            self._known[path] = stamp, state
         return state
 
 
@@ -253,19 +244,21 @@ def read_operator_files(settings: Settings) -> OperatorFiles:
     for path, state in on_disk.items():
         if state.unusable and not holds_variables(path, settings):  # an .env may be a pipe, of a program for passwords
             raise unusable_file(path, state.unusable)
-    for name in ("prices_file", "limits_file", "mcp_secret_grants_file"):
-        _must_exist_if_named(settings, name)
-    prices = read_prices(_text(settings.prices_file, "PRICES_FILE"), str(settings.prices_file))
+    # A missing limits file would limit nothing although its setting suggests otherwise.
+    for field_name in ("prices_file", "limits_file", "mcp_secret_grants_file"):
+        if field_name in settings.model_fields_set and not (path := getattr(settings, field_name)).exists():
+            name = field_name.upper()
+            raise SettingsError(f"{name} names {path}, and there is no such file.", f"correct {name}, or leave it out")
+    prices = read_prices(*_text(settings, "prices_file"))
+    policies, policy_file = _text(settings, "policy_file")
     return OperatorFiles(
-        _policies(settings),
-        _text(settings.system_prompt_file, "SYSTEM_PROMPT_FILE"),
+        read_policies(policies, settings.mcp_approval_default_policy, policy_file),
+        _text(settings, "system_prompt_file")[0],
         _servers(settings) if settings.mcp_enabled else ServersFile(),
         load_templates(settings.mcp_launch_templates_file) if settings.mcp_enabled else TemplatesFile(),
         prices,
-        read_limits(_text(settings.limits_file, "LIMITS_FILE"), str(settings.limits_file), prices.currency),
-        read_secret_grants(
-            _text(settings.mcp_secret_grants_file, "MCP_SECRET_GRANTS_FILE"), str(settings.mcp_secret_grants_file)
-        ),
+        read_limits(*_text(settings, "limits_file"), prices.currency),
+        read_secret_grants(*_text(settings, "mcp_secret_grants_file")),
         on_disk,
     )
 
@@ -286,14 +279,13 @@ def _servers(settings: Settings) -> ServersFile:
     base = find_folders().base
     if not (base.is_absolute() and base.is_dir()):
         return servers
-    return replace(servers, entries=tuple(_started_in(str(base), entry) for entry in servers.entries))
-
-
-def _started_in(folder: str, entry: DesiredServer) -> DesiredServer:
-    transport = entry.config.transport
-    if not isinstance(transport, StdioTransport) or transport.cwd is not None or not transport.command:
-        return entry
-    return replace(entry, config=replace(entry.config, transport=replace(transport, cwd=folder)))
+    entries = []
+    for entry in servers.entries:
+        transport = entry.config.transport
+        if isinstance(transport, StdioTransport) and transport.cwd is None and transport.command:
+            transport = replace(transport, cwd=str(base))
+        entries.append(replace(entry, config=replace(entry.config, transport=transport)))
+    return replace(servers, entries=tuple(entries))
 
 
 def _environment(settings: Settings) -> dict[str, str]:
@@ -310,26 +302,15 @@ def _environment(settings: Settings) -> dict[str, str]:
     return environment
 
 
-def _policies(settings: Settings) -> Policies:
-    path = settings.policy_file
-    return read_policies(_text(path, "POLICY_FILE"), settings.mcp_approval_default_policy, str(path))
-
-
-def _must_exist_if_named(settings: Settings, field: str) -> None:
-    # A missing limits file would limit nothing although its setting suggests otherwise.
-    if field in settings.model_fields_set and not (path := getattr(settings, field)).exists():
-        name = field.upper()
-        raise SettingsError(f"{name} names {path}, and there is no such file.", f"correct {name}, or leave it out")
-
-
-def _text(path: Path, setting: str) -> str:
-    """Return the text of a file; empty if it is missing. Raises SettingsError."""
+def _text(settings: Settings, field_name: str) -> tuple[str, str]:
+    """Return the text of a file, empty if it is missing, and its path. Raises SettingsError."""
+    path = getattr(settings, field_name)
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig"), str(path)
     except FileNotFoundError:
-        return ""
+        return "", str(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} cannot be read: {error}.", f"correct the file or {setting}") from error
+        raise SettingsError(f"{path} cannot be read: {error}.", f"correct the file or {field_name.upper()}") from error
 
 
 # -------------------- effects of a change

@@ -11,7 +11,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.app import discord, slack, web
@@ -111,10 +111,10 @@ async def open_program(
         platforms.attach(runtime, settings)
         no_surface = "" if platforms.surfaces or "web" in components else "; no chat platform is configured"
         log.info("%s running on model %s%s", ", ".join(sorted(components)), choice.label, no_surface)
-        listeners = platforms.build_listeners(components, runtime, settings)
-        for name, listener in listeners.by_component.items():
+        listeners, hooks = platforms.build_listeners(components, runtime, settings)
+        for name, listener in listeners.items():
             runtime.services.health.watch(name, listener)
-        if listeners.hooks or "web" in components or web.is_located(settings):
+        if hooks or "web" in components or web.is_located(settings):
             pages = await stack.enter_async_context(probe_routes(metrics, runtime))
             dependencies = None
             if "web" in components:
@@ -125,9 +125,9 @@ async def open_program(
             if platforms.slack is not None and not components.isdisjoint({"slack", "web"}):
                 pages += slack.install_pages(platforms.slack, runtime, settings)
             await stack.enter_async_context(
-                web.serve_web(settings, hooks=listeners.hooks, dependencies=dependencies, pages=pages)
+                web.serve_web(settings, hooks=hooks, dependencies=dependencies, pages=pages)
             )
-        for name, listener in listeners.by_component.items():
+        for name, listener in listeners.items():
             await stack.enter_async_context(_listening(name, listener, runtime, on_listener_end))
         yield runtime
 
@@ -160,14 +160,6 @@ def _check(components: frozenset[str], settings: Settings) -> None:
 # -------------------- platforms
 
 
-@dataclass(slots=True)
-class Listeners:
-    """Listeners by the name of their component, and hooks for requests of platforms."""
-
-    by_component: dict[str, Listener] = field(default_factory=dict)
-    hooks: list[Hook] = field(default_factory=list)
-
-
 @dataclass(frozen=True, slots=True)
 class Platforms:
     """Configured platforms; None for one that is not configured."""
@@ -196,17 +188,22 @@ class Platforms:
         if self.discord is not None:
             self.discord.surface.resolve_locales(runtime.services.locales)
 
-    def build_listeners(self, components: frozenset[str], runtime: Runtime, settings: Settings) -> Listeners:
-        """Return the listeners and hooks of the wanted components. Raises SettingsError."""
-        listeners = Listeners()
+    def build_listeners(
+        self, components: frozenset[str], runtime: Runtime, settings: Settings
+    ) -> tuple[dict[str, Listener], list[Hook]]:
+        """Return the listeners of the wanted components by name, and the hooks for requests of their platforms. Raises
+        SettingsError.
+        """
+        listeners: dict[str, Listener] = {}
+        hooks: list[Hook] = []
         if self.slack is not None and "slack" in components:
             lookups = slack.build_lookups(self.slack, runtime)
             listener = slack.build_listener(self.slack, runtime, settings, lookups)
-            listeners.by_component["slack"] = listener
-            listeners.hooks += [listener.hook] if listener.hook is not None else []
+            listeners["slack"] = listener
+            hooks += [listener.hook] if listener.hook is not None else []
         if self.discord is not None and "discord" in components:
-            listeners.by_component["discord"] = discord.build_listener(self.discord, runtime, settings)
-        return listeners
+            listeners["discord"] = discord.build_listener(self.discord, runtime, settings)
+        return listeners, hooks
 
 
 @asynccontextmanager

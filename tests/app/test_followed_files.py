@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bot.app.components import AppServices
-from bot.app.config_reload import EMPTY_SETTLE_SECONDS, SETTLE_SECONDS
+from bot.app.config_reload import EMPTY_SETTLE_SECONDS, SETTLE_SECONDS, ConfigReloader
 from bot.app.operator_files import FileChange, read_operator_files
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.audit import AuditQuery
@@ -51,8 +51,17 @@ class Followed:
     pauses: list[float] = field(default_factory=list)
     meanwhile: Callable[[], None] = lambda: None
 
+    @property
+    def administration(self) -> ConfigReloader:
+        return self.services.administration
+
     def save(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text)
+
+    async def saves(self, name: str, text: str) -> None:
+        """Save a file, and check the files as before a turn."""
+        self.save(name, text)
+        await self.asked()
 
     async def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -99,26 +108,20 @@ async def following(folder: Path, **environment: Any) -> AsyncIterator[Followed]
 async def test_a_saved_policy_counts_for_the_next_question_and_the_tools_it_changes_are_named(folder: Path) -> None:
     async with following(folder) as here:
         assert here.policy() is ApprovalPolicy.ASK_USER
-        here.save(POLICY, ALLOWED)
-        await here.asked()
+        await here.saves(POLICY, ALLOWED)
         assert here.policy() is ApprovalPolicy.ALWAYS_ALLOW
         await here.tells("policy.toml changed: dice.roll now runs without a card, except after words of others.")
-        here.save(POLICY, ALLOWED.replace("ALLOW", "DENY"))
-        await here.asked()
+        await here.saves(POLICY, ALLOWED.replace("ALLOW", "DENY"))
         assert here.policy() is ApprovalPolicy.ALWAYS_DENY
         await here.tells("policy.toml changed: dice.roll is now forbidden.")
-        here.save(POLICY, '[[rules]]\npolicy = "ASK_USER"\ntool = "roll"\narguments = { sides = "6" }\n')
-        await here.asked()
+        await here.saves(POLICY, '[[rules]]\npolicy = "ASK_USER"\ntool = "roll"\narguments = { sides = "6" }\n')
         await here.tells("policy.toml changed: dice.roll now needs an approval.")
-        here.save(POLICY, '[[rules]]\npolicy = "ALWAYS_DENY"\ntool = "roll"\narguments = { sides = "6" }\n')
-        await here.asked()
+        await here.saves(POLICY, '[[rules]]\npolicy = "ALWAYS_DENY"\ntool = "roll"\narguments = { sides = "6" }\n')
         await here.tells("policy.toml changed: rules for some arguments, places or people.")
-        here.save(POLICY, "self_approval = false\n")
-        await here.asked()
+        await here.saves(POLICY, "self_approval = false\n")
         await here.tells("policy.toml changed: only approvers approve calls.")
         names = "".join(f'{name} = "ALWAYS_ALLOW"\n' for name in "abcde")
-        here.save(POLICY, f"self_approval = false\n[servers.dice.tools]\n{names}")
-        await here.asked()
+        await here.saves(POLICY, f"self_approval = false\n[servers.dice.tools]\n{names}")
         await here.tells(
             "policy.toml changed: dice.a, dice.b, dice.c and 2 more now run without a card, "
             "except after words of others."
@@ -136,12 +139,10 @@ async def test_the_notice_of_an_allowed_call_names_the_sources_after_which_it_as
     folder: Path, flow: dict[str, str], exception: str
 ) -> None:
     async with following(folder) as here:
-        here.save(SERVERS, servers(dice={"command": "dice", "disabled": True, **flow}))
-        await here.asked()
+        await here.saves(SERVERS, servers(dice={"command": "dice", "disabled": True, **flow}))
         await until(lambda: bool(here.told))
         here.told.clear()
-        here.save(POLICY, ALLOWED)
-        await here.asked()
+        await here.saves(POLICY, ALLOWED)
         await here.tells(f"policy.toml changed: dice.roll now runs without a card{exception}.")
 
 
@@ -172,19 +173,17 @@ def test_a_tool_that_its_server_does_not_have_is_told_as_that_with_the_one_that_
 async def test_a_change_is_told_without_a_question_too(folder: Path) -> None:
     async with following(folder) as here:
         here.save(POLICY, ALLOWED)
-        here.services.administration.wake()  # as at every poll
+        here.administration.wake()  # as at every poll
         await here.tells("policy.toml changed: dice.roll now runs without a card, except after words of others.")
 
 
 async def test_servers_are_added_changed_and_removed_while_the_bot_runs(folder: Path) -> None:
     command = {"command": "no-such-program", "auto_connect": False}
     async with following(folder) as here:
-        here.save(SERVERS, servers(dice=command, cards=command, off={**command, "disabled": True}))
-        await here.asked()
+        await here.saves(SERVERS, servers(dice=command, cards=command, off={**command, "disabled": True}))
         assert set(states(here.services)) == {"dice", "cards", "off"}
         await here.tells("mcp_servers.json changed: server cards added; server dice added; server off added, disabled.")
-        here.save(SERVERS, servers(dice={**command, "trusted": True}, off=command))
-        await here.asked()
+        await here.saves(SERVERS, servers(dice={**command, "trusted": True}, off=command))
         assert set(states(here.services)) == {"dice", "off"}
         await here.tells(
             "mcp_servers.json changed: server dice changed (trusted); server off changed (on); server cards removed."
@@ -199,8 +198,7 @@ async def test_a_new_server_that_does_not_start_is_told_with_the_cause_and_the_f
             await toolbox.connect("file:dice")
 
         toolbox.wait_ready = ready  # type: ignore[method-assign]
-        here.save(SERVERS, servers(dice={"command": "no-such-program"}))
-        await here.asked()
+        await here.saves(SERVERS, servers(dice={"command": "no-such-program"}))
         await until(lambda: len(here.told) == 2)
         assert here.told[0] == "mcp_servers.json changed: server dice added, not connected."
         assert here.told[1].startswith("The command no-such-program of server dice was not found. Fix: ")
@@ -220,12 +218,11 @@ async def test_all_other_files_are_followed_too(folder: Path) -> None:
     }
     async with following(folder) as here:
         for name, (text, what) in files.items():
-            here.save(f"config/{name}", text)
-            await here.asked()
+            await here.saves(f"config/{name}", text)
             await here.tells(f"{name} changed: {what}.")
-        used = here.services.administration.files
+        used = here.administration.files
         assert (used.system_prompt, used.prices.currency, len(used.limits)) == ("Be brief.", "EUR", 1)
-        assert here.services.administration.allows_program("npx")
+        assert here.administration.allows_program("npx")
         assert here.services.turn_log._prices == used.prices
         statuses = await here.services.usage_limiter.statuses(UsageOwner.of(ANA, HALL))
         assert [status.limit for status in statuses] == list(used.limits)
@@ -238,15 +235,13 @@ async def test_a_variable_of_a_server_is_followed_and_neither_it_nor_its_fingerp
     header = {"Authorization": "Bearer ${TICKETS_TOKEN}"}
     (folder / SERVERS).write_text(servers(tickets={"url": "https://tickets.example/mcp", "headers": header}))
     async with following(folder, mcp_connect_policy="lazy") as here:
-        here.save(".env", "TICKETS_TOKEN=4410\n")
-        await here.asked()
+        await here.saves(".env", "TICKETS_TOKEN=4410\n")
         assert "4410" in repr(here.services.toolbox.definition("file:tickets").transport)
         await here.tells(".env changed: server tickets changed (transport).")
         (facts,) = await here.audited()
         assert facts["changed"] == ["tickets"]
         assert facts["files"][".env"]["after"] == ""
-        here.save(".env", "")
-        await here.asked()
+        await here.saves(".env", "")
         await until(lambda: bool(here.told))
         assert "needs the environment variable TICKETS_TOKEN" in here.told[0]
         assert "4410" in repr(here.services.toolbox.definition("file:tickets").transport)
@@ -282,13 +277,13 @@ async def test_an_invalid_file_changes_nothing_and_is_told_once_until_it_is_corr
     (folder / POLICY).write_text(ALLOWED)
     (folder / SERVERS).write_text(servers(notes={"command": "no-such-program", "auto_connect": False}))
     async with following(folder) as here:
-        used = here.services.administration.files
+        used = here.administration.files
         before = (folder / name).read_text() if (folder / name).exists() else None
         here.save(name, text)
         here.save("config/system_prompt.md", "It is not in use without the other.")
         for _ in range(3):
             await here.asked()
-        assert here.services.administration.files is used
+        assert here.administration.files is used
         assert (here.policy(), set(states(here.services))) == (ApprovalPolicy.ALWAYS_ALLOW, {"notes"})
         await until(lambda: bool(here.told))
         (line,) = here.told
@@ -296,18 +291,18 @@ async def test_an_invalid_file_changes_nothing_and_is_told_once_until_it_is_corr
         assert " Fix: " in line
         assert line.endswith(". Nothing has changed: the previous files stay in use.")
         here.told.clear()
-        assert cause in here.services.administration.files_rejection
+        assert cause in here.administration.files_rejection
         health = await here.services.health.check()
         assert (health.files_are_older, health.condition) == (True, HealthStatus.DEGRADED)
         with pytest.raises(SettingsError):
-            await here.services.administration.reload()
+            await here.administration.reload()
 
         (folder / "config/system_prompt.md").unlink()
         here.save(name, before or "")
         if name.endswith("launch_templates.toml"):
             here.save(name, "[templates]\n")
         await here.asked()
-        assert here.services.administration.files_rejection == ""
+        assert here.administration.files_rejection == ""
         assert (await here.services.health.check()).condition is HealthStatus.READY
         await until(lambda: bool(here.told))
         assert here.told[0] == "The operator's files can be used again."
@@ -317,8 +312,7 @@ async def test_an_invalid_file_changes_nothing_and_is_told_once_until_it_is_corr
 async def test_another_invalid_content_is_told_again(folder: Path) -> None:
     async with following(folder) as here:
         for line in (1, 2, 3):
-            here.save(POLICY, "\n" * line + 'defualt = "x"\n')
-            await here.asked()
+            await here.saves(POLICY, "\n" * line + 'defualt = "x"\n')
         await until(lambda: len(here.told) == 3)
         assert [f"line {line + 1}:" in text for line, text in zip((1, 2, 3), here.told, strict=True)] == [True] * 3
 
@@ -328,19 +322,16 @@ async def test_a_server_that_could_not_be_used_before_does_not_keep_other_change
     (folder / SERVERS).write_text(servers(broken=broken))
     fine = {"command": "no-such-program", "auto_connect": False}
     async with following(folder) as here:
-        here.save(SERVERS, servers(dice=fine, broken=broken))
-        await here.asked()
+        await here.saves(SERVERS, servers(dice=fine, broken=broken))
         assert set(states(here.services)) == {"dice", "broken"}
-        here.save(SERVERS, servers(dice=broken, broken=broken))
-        await here.asked()
+        await here.saves(SERVERS, servers(dice=broken, broken=broken))
         assert states(here.services)["dice"].problem == ""
-        assert "Server 'dice' needs" in here.services.administration.files_rejection
+        assert "Server 'dice' needs" in here.administration.files_rejection
 
 
 async def test_an_unknown_key_of_a_server_is_told_with_the_change(folder: Path) -> None:
     async with following(folder) as here:
-        here.save(SERVERS, servers(dice={"command": "no-such-program", "auto_connect": False, "comand": "x"}))
-        await here.asked()
+        await here.saves(SERVERS, servers(dice={"command": "no-such-program", "auto_connect": False, "comand": "x"}))
         await until(lambda: len(here.told) == 2)
         assert here.told[0] == "mcp_servers.json changed: server dice added."
         place = f"config/mcp_servers.json, line {servers(dice={'x': 0, 'y': 0, 'comand': 0}).count(chr(10), 0, -9) + 1}"
@@ -372,8 +363,7 @@ async def test_a_file_that_is_emptied_to_be_written_anew_is_waited_for_longer(fo
             assert here.pauses == [EMPTY_SETTLE_SECONDS]
             assert here.policy() is ApprovalPolicy.ALWAYS_ALLOW
         assert here.told == []
-        here.save(POLICY, "")
-        await here.asked()
+        await here.saves(POLICY, "")
         assert here.policy() is ApprovalPolicy.ASK_USER
 
 
@@ -387,8 +377,7 @@ async def test_a_file_that_is_gone_takes_nothing_away_until_it_is_back(folder: P
             "config/policy.toml is gone. Fix: bring it back, or save an empty file if that is meant. "
             "Nothing has changed: the previous files stay in use."
         )
-        here.save(POLICY, ALLOWED)
-        await here.asked()
+        await here.saves(POLICY, ALLOWED)
         await here.tells(
             "The operator's files can be used again.",
             "policy.toml changed: dice.roll now runs without a card, except after words of others.",
@@ -400,11 +389,10 @@ async def test_a_file_that_everybody_may_write_to_is_not_followed(folder: Path) 
     async with following(folder) as here:
         (folder / POLICY).chmod(0o666)
         await here.asked()
-        assert here.services.administration.files_rejection == "", "its content is that in use"
-        here.save(POLICY, ALLOWED)
-        await here.asked()
+        assert here.administration.files_rejection == "", "its content is that in use"
+        await here.saves(POLICY, ALLOWED)
         assert here.policy() is ApprovalPolicy.ASK_USER
-        assert "Fix: run chmod o-w config/policy.toml" in here.services.administration.files_rejection
+        assert "Fix: run chmod o-w config/policy.toml" in here.administration.files_rejection
         (folder / POLICY).chmod(0o644)
         await here.asked()
         assert here.policy() is ApprovalPolicy.ALWAYS_ALLOW
@@ -431,10 +419,10 @@ async def test_a_path_that_is_no_readable_file_is_reported_and_not_waited_for(
         async with asyncio.timeout(5):
             await here.asked()
         reason = "is larger than 16 MiB." if kind == "huge" else "is not a regular file."
-        assert f"{path.name} {reason} Fix: replace it by the right file" in here.services.administration.files_rejection
+        assert f"{path.name} {reason} Fix: replace it by the right file" in here.administration.files_rejection
         async with asyncio.timeout(5):
             with pytest.raises(SettingsError, match=re.escape(reason)):
-                await here.services.administration.difference()
+                await here.administration.difference()
         await here.asked()
         assert len(here.told) == 1
 
@@ -443,18 +431,14 @@ async def test_a_path_that_is_no_readable_file_is_reported_and_not_waited_for(
 @pytest.mark.parametrize("name", [POLICY, "config/limits.toml", "config/prices.toml", "config/launch_templates.toml"])
 async def test_toml_beyond_the_limits_of_its_parser_is_invalid(folder: Path, name: str, text: str) -> None:
     async with following(folder) as here:
-        here.save(name, text)
-        await here.asked()
-        assert f"{Path(name).name} cannot be read" in here.services.administration.files_rejection
+        await here.saves(name, text)
+        assert f"{Path(name).name} cannot be read" in here.administration.files_rejection
 
 
 async def test_json_beyond_the_limits_of_its_parser_is_invalid(folder: Path) -> None:
     async with following(folder) as here:
-        here.save(SERVERS, '{"mcpServers": {"dice": {"command": "x", "connect_timeout": %s}}}' % ("9" * 5000))
-        await here.asked()
-        assert (
-            "mcp_servers.json has a number that is too long to be read." in here.services.administration.files_rejection
-        )
+        await here.saves(SERVERS, '{"mcpServers": {"dice": {"command": "x", "connect_timeout": %s}}}' % ("9" * 5000))
+        assert "mcp_servers.json has a number that is too long to be read." in here.administration.files_rejection
 
 
 async def test_a_file_that_is_written_without_end_does_not_hold_a_question_up(folder: Path) -> None:
@@ -479,17 +463,16 @@ async def test_a_file_that_is_written_without_end_does_not_hold_a_question_up(fo
 async def test_every_change_is_in_the_audit_before_it_counts(folder: Path) -> None:
     (folder / SERVERS).write_text(servers(notes={"command": "no-such-program", "auto_connect": False}))
     async with following(folder) as here:
-        record = here.services.administration.record
+        record = here.administration.record
 
         async def unwritable(_facts: object) -> None:
             raise DatabaseUnavailable("The database is away.")
 
-        here.services.administration.record = unwritable
+        here.administration.record = unwritable
         here.save(POLICY, ALLOWED)
-        here.save(SERVERS, servers(dice={"command": "no-such-program", "auto_connect": False}))
-        await here.asked()
+        await here.saves(SERVERS, servers(dice={"command": "no-such-program", "auto_connect": False}))
         assert (here.policy(), set(states(here.services))) == (ApprovalPolicy.ASK_USER, {"notes"})
-        here.services.administration.record = record
+        here.administration.record = record
         await here.asked()
         assert (here.policy(), set(states(here.services))) == (ApprovalPolicy.ALWAYS_ALLOW, {"dice"})
         (facts,) = await here.audited()
@@ -498,8 +481,7 @@ async def test_every_change_is_in_the_audit_before_it_counts(folder: Path) -> No
         assert len(facts["files"][POLICY]["after"]) == 64
         assert facts["files"][POLICY]["before"] == ""
         assert facts["files"][POLICY]["owner"] == (folder / POLICY).stat().st_uid
-        here.save(POLICY, MISSPELT)
-        await here.asked()
+        await here.saves(POLICY, MISSPELT)
         assert len(await here.audited()) == 1
 
 
@@ -522,14 +504,14 @@ async def test_a_disk_that_does_not_answer_holds_one_thread_and_no_question(
     monkeypatch.setattr("bot.app.config_reload.DISK_SECONDS", 0.01)
     async with following(folder) as here:
         answers, looks = threading.Event(), list[int]()
-        look = here.services.administration.watch.look
+        look = here.administration.watch.look
 
         def hanging() -> Any:
             looks.append(1)
             answers.wait(60)
             return look()
 
-        here.services.administration.watch.look = hanging  # type: ignore[method-assign]
+        here.administration.watch.look = hanging  # type: ignore[method-assign]
         here.save(POLICY, ALLOWED)
         for _ in range(5):
             await here.asked()
@@ -546,7 +528,7 @@ async def test_nothing_is_read_or_waited_for_if_nothing_was_saved(
 ) -> None:
     (folder / POLICY).write_text(ALLOWED)
     async with following(folder) as here:
-        here.services.administration.read_files = lambda: pytest.fail("read again")
+        here.administration.read_files = lambda: pytest.fail("read again")
         for _ in range(3):
             await here.asked()
         assert here.pauses == []

@@ -23,6 +23,7 @@ from types import TracebackType
 from tests.fakes.programs import Program
 from tests.platforms.console.terminal import PseudoTerminal
 
+CTRL_D = "\x04"
 PATIENCE = 60.0
 """Timeout of a program's steps in seconds, much longer than they take on a busy machine."""
 
@@ -88,10 +89,16 @@ class ProgramOnTerminal(PseudoTerminal):
         """Type a line and send it."""
         self.press(f"{line}\r")
 
-    async def asks(self, line: str) -> None:
-        """Wait for the prompt, then type a line and send it."""
+    async def asks(self, line: str, *shown: str) -> None:
+        """Wait for the prompt, send a line, and wait until these texts are on the screen."""
         await self.prompts()
         self.type(line)
+        await self.shows(*shown)
+
+    async def leaves(self) -> int:
+        """Press Ctrl-D, and wait for the end. Return the exit code."""
+        self.press(CTRL_D)
+        return await self.ended()
 
     async def ended(self) -> int:
         """Wait for the end. Return the exit code, negative for the signal that killed it."""

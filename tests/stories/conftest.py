@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from pathlib import Path
@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fakes.llm import FakeLanguageModel
 from tests.stories.japanese import speak_japanese
 
 if TYPE_CHECKING:
     from tests.stories.team import Team
+
+
+@pytest.fixture
+def model(request: pytest.FixtureRequest) -> Iterator[FakeLanguageModel]:
+    """The language model of a module's stories: its function `clerk` answers."""
+    with FakeLanguageModel("openai", rule=request.module.clerk) as model:
+        yield model
+    assert model.refusals == []
 
 
 @pytest.fixture

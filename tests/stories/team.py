@@ -147,6 +147,18 @@ class Team(ABC):
             yield engine
 
     @asynccontextmanager
+    async def asked(self, text: str, **asking: Any) -> AsyncIterator[Talk]:
+        """One process of the bot, which is asked this at its start."""
+        async with self.at_work():
+            yield self.ask(text, **asking)
+
+    @asynccontextmanager
+    async def carded(self, text: str, **asking: Any) -> AsyncIterator[tuple[Talk, Any]]:
+        """One process of the bot, which is asked this at its start, and shows a card to sign for it."""
+        async with self.asked(text, **asking) as talk:
+            yield talk, await self.card(talk)
+
+    @asynccontextmanager
     async def process(self, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
         """The bot as a process of its own (`team_process.py`), connected."""
         before = self.connections

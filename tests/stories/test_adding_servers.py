@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,12 +23,6 @@ def clerk(request: Request) -> Reply:
     if request.results:
         return Say(f"It was {request.results[-1]}.")
     return Say("Let me see.", calls=(Call("files__look", {}),))
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=clerk) as model:
-        yield model
 
 
 @pytest.fixture
@@ -104,8 +97,7 @@ async def test_a_running_chat_asks_too_and_follows_what_is_allowed_beside_it(
     place: Installation, runners: PackageRunners
 ) -> None:
     async with place.terminal() as chat:
-        await chat.asks("/mcp add clock -- uvx mcp-server-time@2026.10.19")
-        await chat.shows("Allow uvx on this machine?")
+        await chat.asks("/mcp add clock -- uvx mcp-server-time@2026.10.19", "Allow uvx on this machine?")
         chat.type("y")
         await chat.shows("clock is added")
         added = place.countersign("servers", "add", "--allow", *ADDING[2:])
@@ -115,8 +107,7 @@ async def test_a_running_chat_asks_too_and_follows_what_is_allowed_beside_it(
             lists = chat.raw.count(b"MCP servers")
             await chat.asks("/mcp list")
             await chat.until(lambda lists=lists: chat.raw.count(b"MCP servers") > lists, "the list")  # type: ignore[misc]
-        await chat.asks("look")
-        await chat.shows("Look (files)?")
+        await chat.asks("look", "Look (files)?")
     assert runners.starts("uvx")[0] == "mcp-server-time@2026.10.19"
 
 

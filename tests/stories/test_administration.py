@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,6 @@ from tests.stories.test_approvals import card
 SECRET = "tk-0f9d2c71b3aa46e8d51c"
 LOOK_UP = "look it up"
 TOOL = "tickets__lookup"
-CTRL_D = "\x04"
 
 
 def clerk(request: Request) -> Reply:
@@ -28,13 +27,6 @@ def clerk(request: Request) -> Reply:
     if request.question == LOOK_UP and TOOL in request.tool_names:
         return Say(calls=(Call(TOOL, {}),))
     return Say("I have no tool for that.")
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=clerk) as model:
-        yield model
-    assert model.refusals == []
 
 
 @pytest.fixture
@@ -58,10 +50,8 @@ async def test_a_server_with_a_secret_is_added_used_and_switched_off_and_its_sec
 ) -> None:
     place = Installation(tmp_path, {}, model=model, MCP_ALLOWED_HOSTS=f"127.0.0.1:{endpoint.port}", LOG_LEVEL="debug")
     async with place.terminal() as terminal:
-        await terminal.asks("/mcp list")
-        await terminal.shows("No servers yet.")
-        await terminal.asks(LOOK_UP)
-        await terminal.shows("I have no tool for that.")
+        await terminal.asks("/mcp list", "No servers yet.")
+        await terminal.asks(LOOK_UP, "I have no tool for that.")
 
         await terminal.asks(f"/mcp add tickets --url {endpoint.url} --auth api_key")
         await terminal.until(lambda: "Header" in terminal.lines[-1], "the header's field")
@@ -74,12 +64,10 @@ async def test_a_server_with_a_secret_is_added_used_and_switched_off_and_its_sec
 
         await terminal.asks(LOOK_UP)
         await card(terminal, "lookup")
-        terminal.press("y")
-        await terminal.shows("It said: ticket 7 is open.")
+        await terminal.presses("y", "It said: ticket 7 is open.")
         assert seen(endpoint, "tools/call") == [f"Bearer {SECRET}"]
 
-        await terminal.asks("/mcp disable tickets")
-        await terminal.shows("/mcp enable tickets")
+        await terminal.asks("/mcp disable tickets", "/mcp enable tickets")
         asked = len(model.requests)
         await terminal.asks(LOOK_UP)
         await terminal.until(lambda: terminal.text.count("I have no tool for that.") == 2, "an answer without a tool")
@@ -91,8 +79,7 @@ async def test_a_server_with_a_secret_is_added_used_and_switched_off_and_its_sec
         await card(terminal, "lookup")
         terminal.press("y")
         await terminal.until(lambda: terminal.text.count("It said: ticket 7 is open.") == 2, "another answer")
-        terminal.press(CTRL_D)
-        assert await terminal.ended() == 0
+        assert await terminal.leaves() == 0
         assert SECRET not in terminal.text
     for name, content in place.written().items():
         assert SECRET.encode() not in content, name
@@ -107,8 +94,7 @@ async def test_a_token_that_is_typed_where_none_belongs_is_refused_and_kept_nowh
     async with place.terminal() as terminal:
         await terminal.asks(f"/mcp add tickets --url https://tickets.example/mcp --header Authorization={token}")
         await terminal.shows("That looks like a token. It was not saved.")
-        terminal.press(CTRL_D)
-        assert await terminal.ended() == 0
+        assert await terminal.leaves() == 0
     for name, content in place.written().items():
         assert token.encode() not in content, name
 
@@ -125,18 +111,14 @@ async def test_a_server_that_a_shell_adds_is_used_by_the_running_bot(
         MCP_SECRET_TICKETS=SECRET,
     )
     async with place.terminal() as terminal:
-        await terminal.asks(LOOK_UP)
-        await terminal.shows("I have no tool for that.")
+        await terminal.asks(LOOK_UP, "I have no tool for that.")
         secret = ("--auth", "api_key", "--secret", "env:MCP_SECRET_TICKETS")
         added = await asyncio.to_thread(place.countersign, "servers", "add", "tickets", "--url", endpoint.url, *secret)
         assert added.code == 0, added.err
         assert "✓ tools" in added.out
-        await terminal.asks("/mcp list")
-        await terminal.shows("tickets")
-        await terminal.asks(LOOK_UP)
-        await terminal.shows("It said: ticket 7 is open.")
-        terminal.press(CTRL_D)
-        assert await terminal.ended() == 0
+        await terminal.asks("/mcp list", "tickets")
+        await terminal.asks(LOOK_UP, "It said: ticket 7 is open.")
+        assert await terminal.leaves() == 0
     assert set(seen(endpoint, "tools/call")) == {f"Bearer {SECRET}"}
     removed = place.countersign("servers", "remove", "tickets", "--confirm", "tickets")
     assert removed.code == 0, removed.err
@@ -177,24 +159,18 @@ async def test_a_server_that_one_process_adds_is_used_in_another_on_one_database
     }
     here, there = (Installation(tmp_path / name, {}, model=model, **both) for name in ("a", "b"))
     async with here.terminal() as one, there.terminal("--user", "ben") as other:
-        await other.asks(LOOK_UP)
-        await other.shows("I have no tool for that.")
-        await one.asks(f"/mcp add tickets --url {endpoint.url}")
-        await one.shows("✓ tools")
+        await other.asks(LOOK_UP, "I have no tool for that.")
+        await one.asks(f"/mcp add tickets --url {endpoint.url}", "✓ tools")
         await one.prompts()
-        await one.asks("/mcp policy set tickets lookup allow")
-        await one.shows("tickets, lookup: allow.")
+        await one.asks("/mcp policy set tickets lookup allow", "tickets, lookup: allow.")
         async with asyncio.timeout(PATIENCE):
             # The other process learns of the server at once, and of its rule a little later.
             while not await runs_without_asking(other):
                 pass
-        await other.asks(LOOK_UP)
-        await other.shows("It said: ticket 7 is open.")
-        await one.asks("/mcp disable tickets")
-        await one.shows("/mcp enable tickets")
+        await other.asks(LOOK_UP, "It said: ticket 7 is open.")
+        await one.asks("/mcp disable tickets", "/mcp enable tickets")
         async with asyncio.timeout(PATIENCE):
             while await is_offered(other):  # the other process learns of it a little later
                 pass
         for terminal in (one, other):
-            terminal.press(CTRL_D)
-            assert await terminal.ended() == 0
+            assert await terminal.leaves() == 0

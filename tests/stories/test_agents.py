@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.fakes.llm import FakeLanguageModel, Request, Say
 from tests.fakes.programs import python
@@ -17,14 +14,7 @@ WAREHOUSE = Path(__file__).parents[1] / "fakes" / "mcp" / "warehouse.py"
 PERSONA = re.compile(r"You are the agent (\w+)\.")
 
 
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=answer) as model:
-        yield model
-    assert model.refusals == []
-
-
-def answer(request: Request) -> Say:
+def clerk(request: Request) -> Say:
     """The persona that answers, and the question behind its label."""
     persona = PERSONA.search(str(request.messages[0]))
     *_label, question = str(request.messages[-1]["content"]).splitlines()
@@ -48,20 +38,13 @@ async def test_agents_are_completed_listed_asked_and_kept_until_another_is_named
 ) -> None:
     place = with_agents(tmp_path, model)
     async with place.terminal(columns=140, rows=60) as terminal:
-        await terminal.asks("/agents")
-        await terminal.shows("Agents here · 2", "Answers questions about orders", "データ")
-        await terminal.asks("/ask support where is it?")
-        await terminal.shows("Agent: support", "support: where is it?")
-        await terminal.asks("and the other one?")
-        await terminal.shows("support: and the other one?")
-        await terminal.asks("データとして、いくつ")
-        await terminal.shows("Agent: データ", "データ: いくつ")
-        await terminal.asks("as suport where is it?")
-        await terminal.shows("There is no agent of that name here.", "Did you mean support?")
-        await terminal.asks("as default who are you?")
-        await terminal.shows("nobody: who are you?")
-        terminal.press("/ask su\t")
-        await terminal.shows("/ask support")
+        await terminal.asks("/agents", "Agents here · 2", "Answers questions about orders", "データ")
+        await terminal.asks("/ask support where is it?", "Agent: support", "support: where is it?")
+        await terminal.asks("and the other one?", "support: and the other one?")
+        await terminal.asks("データとして、いくつ", "Agent: データ", "データ: いくつ")
+        await terminal.asks("as suport where is it?", "There is no agent of that name here.", "Did you mean support?")
+        await terminal.asks("as default who are you?", "nobody: who are you?")
+        await terminal.presses("/ask su\t", "/ask support")
         terminal.press("\x15\x04")
         assert await terminal.ended() == 0
 
@@ -88,20 +71,13 @@ async def test_a_server_is_off_until_it_is_enabled_where_profiles_name_their_ser
         entry = {"command": python(), "args": [str(WAREHOUSE)], "trusted": True}
         place = Installation(tmp_path, {"w": entry}, model=model, MCP_SERVERS_ENABLED="per_profile")
         async with place.terminal(columns=160, rows=60) as terminal:
-            await terminal.asks("/mcp sync w")
-            await terminal.shows("w is synced")
-            await terminal.asks("what do you have?")
-            await terminal.shows("I have nothing.")
-            await terminal.asks("/mcp list")
-            await terminal.shows("off for default: /profile enable w")
-            await terminal.asks("/mcp run w list_items")
-            await terminal.shows("not enabled in this conversation's profile")
-            await terminal.asks("/profile enable w")
-            await terminal.shows("w is enabled from the next answer on", "this workspace")
-            await terminal.asks("and what do you have now?")
-            await terminal.shows("I have w__")
-            terminal.press("\x04")
-            assert await terminal.ended() == 0
+            await terminal.asks("/mcp sync w", "w is synced")
+            await terminal.asks("what do you have?", "I have nothing.")
+            await terminal.asks("/mcp list", "off for default: /profile enable w")
+            await terminal.asks("/mcp run w list_items", "not enabled in this conversation's profile")
+            await terminal.asks("/profile enable w", "w is enabled from the next answer on", "this workspace")
+            await terminal.asks("and what do you have now?", "I have w__")
+            assert await terminal.leaves() == 0
         assert place.chat("-m", "/profile disable w").code == 0
         doctor = place.countersign("doctor")
         assert "Each server is off until a profile enables it (MCP_SERVERS_ENABLED=per_profile)." in doctor.out

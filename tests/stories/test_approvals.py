@@ -37,12 +37,10 @@ async def test_a_note_is_saved_once_after_y_and_not_before(tmp_path: Path) -> No
         )
         assert [line for line in screen.split("\n") if "▌ text" in line] == ["  ▌ text  buy milk"]
         assert place.notes == []
-        terminal.press("y")
-        await terminal.shows("▌ Approved.", "✓ notes.add", "Saved as note #1: buy milk")
+        await terminal.presses("y", "▌ Approved.", "✓ notes.add", "Saved as note #1: buy milk")
         assert place.notes == ["buy milk"]
 
-        await terminal.asks("list my notes")
-        await terminal.shows("✓ notes.list")
+        await terminal.asks("list my notes", "✓ notes.list")
         await terminal.prompts()
         assert terminal.text.count("Add a note “buy milk” (notes)?") == 1
         terminal.type("/quit")
@@ -55,12 +53,10 @@ async def test_a_card_of_delete_note_1_shows_that_note(tmp_path: Path) -> None:
     async with place.terminal() as terminal:
         await terminal.asks("add a note: buy milk")
         await card(terminal, "buy milk")
-        terminal.press("y")
-        await terminal.shows("Saved as note #1: buy milk")
+        await terminal.presses("y", "Saved as note #1: buy milk")
         await terminal.asks("Delete note 1")
         await card(terminal, "Delete a note", "Shows now: #1 buy milk")
-        terminal.press("y")
-        await terminal.shows("Deleted note #1: buy milk")
+        await terminal.presses("y", "Deleted note #1: buy milk")
     assert place.notes == []
 
 
@@ -80,18 +76,15 @@ async def test_a_long_note_is_read_in_full_and_turned_down_with_enter_and_anothe
             await terminal.asks("save the long one")
             screen = await card(terminal, "Add a note “word0 word1", "v to view all")
             assert "word59" not in screen
-            terminal.press("v")
-            await terminal.shows(f"text · {len(long)} characters", "word59")
+            await terminal.presses("v", f"text · {len(long)} characters", "word59")
             await card(terminal)
-            terminal.press("\r")
-            await terminal.shows("▌ Not run.", "⊘ notes.add  denied  by owner", "I did not save the long one.")
+            await terminal.presses("\r", "▌ Not run.", "⊘ notes.add  denied  by owner", "I did not save the long one.")
             (told,) = model.requests[-1].results
             assert told == "Error: owner turned this call down. It was not run."
 
             await terminal.asks("save a short one and delete another")
             await card(terminal, "short", "(1 of 2)")
-            terminal.press("n")
-            await terminal.shows("reason (optional):")
+            await terminal.presses("n", "reason (optional):")
             terminal.type("wrong notebook")
             await terminal.shows("▌ Not run. Told the agent: wrong notebook")
             await card(terminal, "Delete a note", "Tool delete   Risk ● May destroy data", "(2 of 2)")
@@ -117,8 +110,7 @@ async def test_a_call_that_came_as_text_is_approved_and_runs_like_any_other(tmp_
             screen = await card(terminal, "▌ Add a note “buy milk” (notes)?")
             assert "tool_call" not in screen
             assert place.notes == []
-            terminal.press("y")
-            await terminal.shows("▌ Approved.", "✓ notes.add", "It is saved.")
+            await terminal.presses("y", "▌ Approved.", "✓ notes.add", "It is saved.")
     assert place.notes == ["buy milk"]
     assert model.requests[-1].results != ()
 
@@ -139,8 +131,7 @@ async def test_a_call_that_waits_in_another_conversation_is_listed_and_denied_by
     async with place.terminal("--new", "--conversation", "shared", columns=160) as terminal:
         await terminal.asks("add a note: buy milk")
         await card(terminal, "needs 2 of ada or lee or owner")
-        terminal.press("y")
-        await terminal.shows("▌ Approved. 1 more approval is needed.", "Waiting for an approval…")
+        await terminal.presses("y", "▌ Approved. 1 more approval is needed.", "Waiting for an approval…")
     listed = await asyncio.to_thread(place.chat, "-m", "/approvals")
     assert "1 call waits for you, oldest first." in listed.out
     assert "Add a note" in listed.out
@@ -159,12 +150,10 @@ async def test_a_call_for_two_approvers_does_not_run_when_one_approves_twice_wit
     async with place.terminal("--new", "--conversation", "shared", columns=160) as terminal:
         await terminal.asks("add a note: buy milk")
         await card(terminal, "needs 2 of ada or lee or owner")
-        terminal.press("y")
-        await terminal.shows("▌ Approved. 1 more approval is needed.", "Waiting for an approval…")
+        await terminal.presses("y", "▌ Approved. 1 more approval is needed.", "Waiting for an approval…")
         assert place.notes == []
 
     async with place.terminal("--conversation", "shared", columns=160) as terminal:
         await card(terminal, "buy milk", "1 of 2 approved by owner")
-        terminal.press("y")
-        await terminal.shows("You have already approved it. It needs 1 more approval.")
+        await terminal.presses("y", "You have already approved it. It needs 1 more approval.")
         assert place.notes == []

@@ -76,8 +76,7 @@ async def test_a_call_that_waited_when_the_backup_was_made_is_never_run_from_it(
         await card(terminal)
         made = await asyncio.to_thread(place.countersign, "db", "backup", str(tmp_path / "copy.db"))
         assert made.code == 0
-        terminal.press("y")
-        await terminal.shows("✓ notes.add")
+        await terminal.presses("y", "✓ notes.add")
     assert len(place.notes) == 1
 
     shutil.copyfile(tmp_path / "copy.db", other.data / "countersign.db")

@@ -20,8 +20,6 @@ from tests.stories.installation import PROJECT, Installation, Outcome
 from tests.stories.program import a_bot
 from tests.stories.test_approvals import card
 
-CTRL_D = "\x04"
-
 
 async def ran(place: Installation, *words: str, typed: str = "") -> Outcome:
     """Run a command to its end, while other programs run."""
@@ -30,8 +28,7 @@ async def ran(place: Installation, *words: str, typed: str = "") -> Outcome:
 
 async def leave(terminal: ProgramOnTerminal) -> None:
     await terminal.prompts()
-    terminal.press(CTRL_D)
-    assert await terminal.ended() == 0
+    assert await terminal.leaves() == 0
 
 
 def guides_scripts() -> list[str]:
@@ -72,16 +69,14 @@ async def test_the_guides_lines_for_scripts_run_while_a_chat_is_open_or_the_bot_
     async with place.terminal() as terminal:
         await terminal.shows("Servers", "Try", f"{PROMPT} weather forecast in Tokyo", "lists the commands")
         await lines_run()
-        await terminal.asks("list my notes")
-        await terminal.shows("buy milk")
+        await terminal.asks("list my notes", "buy milk")
         await leave(terminal)
 
 
 async def test_everything_of_an_administrator_runs_while_a_chat_is_open(tmp_path: Path) -> None:
     place = Installation(tmp_path)
     async with place.terminal() as terminal:
-        await terminal.asks("hello")
-        await terminal.shows("I am the demo model")
+        await terminal.asks("hello", "I am the demo model")
         for line in (
             "chat --list",
             "servers list",
@@ -122,12 +117,10 @@ async def test_a_second_window_has_a_conversation_of_its_own_and_goes_on_when_th
             await second.asks("add a note: from the second")
             screen = await card(second, "from the second")
             assert "from the first" not in screen
-            first.press("y")
-            await first.shows("✓ notes.add", "Saved as note #1: from the first")
+            await first.presses("y", "✓ notes.add", "Saved as note #1: from the first")
             assert "from the second" not in first.text
             await leave(first)
-            second.press("y")
-            await second.shows("▌ Approved.", "✓ notes.add", "Saved as note #2: from the second")
+            await second.presses("y", "▌ Approved.", "✓ notes.add", "Saved as note #2: from the second")
             await leave(second)
     assert place.notes == ["from the first", "from the second"]
     async with place.terminal() as third:
@@ -141,8 +134,7 @@ async def test_a_card_is_answered_in_any_window_and_from_a_script(tmp_path: Path
         await card(first, "shared")
         async with place.terminal("--conversation", "c1") as second:
             await card(second, "shared")
-            second.press("y")
-            await second.shows("▌ Approved.", "Saved as note #1: shared")
+            await second.presses("y", "▌ Approved.", "Saved as note #1: shared")
             await first.shows("Saved as note #1: shared", "▌ Approved by owner")
             await leave(second)
         await first.asks("add a note: from a script")
@@ -160,16 +152,12 @@ async def test_a_window_goes_on_with_a_new_conversation_while_the_one_before_it_
     async with place.terminal() as first, place.terminal("--new") as second:
         await first.asks("add a note: for later")
         await card(first, "for later")
-        first.press("\r")
-        await first.shows("▌ Not run.")
-        await first.asks("/new")
-        await first.shows("A fresh conversation.")
+        await first.presses("\r", "▌ Not run.")
+        await first.asks("/new", "A fresh conversation.")
         await first.asks("add a note: at once")
         await card(first, "at once")
-        first.press("y")
-        await first.shows("Saved as note #1: at once")
-        await second.asks("list my notes")
-        await second.shows("at once")
+        await first.presses("y", "Saved as note #1: at once")
+        await second.asks("list my notes", "at once")
         await leave(second)
         await leave(first)
 
@@ -186,8 +174,7 @@ async def test_kill_9_of_one_program_harms_no_other_and_its_question_is_answered
     with FakeLanguageModel("openai", rule=rule) as model:
         place = Installation(tmp_path, {}, model=model)
         async with place.terminal("--new") as window, place.terminal("--new") as other:
-            await other.asks("of another window")
-            await other.shows("The answer to of another window.")
+            await other.asks("of another window", "The answer to of another window.")
             script = asyncio.create_task(ran(place, "chat", "-m", "of the script"))
             await asyncio.wrap_future(gates["of the script"].reached)
             await window.asks("of the window")
@@ -199,8 +186,7 @@ async def test_kill_9_of_one_program_harms_no_other_and_its_question_is_answered
                 gates["of the script"].open()
                 assert (await script) == Outcome(0, "The answer to of the script.\n", "")
                 await leave(next_window)
-            await other.asks("goodbye")
-            await other.shows("The answer to goodbye.")
+            await other.asks("goodbye", "The answer to goodbye.")
             await leave(other)
         gates["of the window"].open()
     asked = [str(request.messages[-1]["content"]) for request in model.requests]
@@ -241,8 +227,7 @@ async def test_a_window_goes_on_with_the_last_conversation_of_a_window_not_of_a_
     assert (by_hand.code, "notes.list" in by_hand.err) == (0, True), by_hand
     async with place.terminal() as window:
         await card(window, "of the window")
-        window.press("y")
-        await window.shows("Saved as note #1: of the window")
+        await window.presses("y", "Saved as note #1: of the window")
         await leave(window)
 
 
@@ -252,8 +237,7 @@ async def test_a_window_names_the_conversation_in_which_a_call_waits(tmp_path: P
         await window.asks("add a note: milk")
         await card(window, "milk")
         async with place.terminal("--new") as other:  # the first shows the card itself
-            await other.asks("hello")
-            await other.shows("I am the demo model")
+            await other.asks("hello", "I am the demo model")
             assert "waits for you" not in other.text
             await leave(other)
         window.signal(signal.SIGKILL)

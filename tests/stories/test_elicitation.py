@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -32,20 +32,13 @@ ASKED = (
 every_era = pytest.mark.parametrize("era", ["modern", "older"])
 
 
-def travelling(request: Request) -> Reply:
+def clerk(request: Request) -> Reply:
     """A model that books or pays, and reports the outcome."""
     last = request.messages[-1]
     if last["role"] == "tool":
         return Say(f"It said: {request.results[-1]}")
     called = Call("travel__pay", {}) if "pay" in str(last["content"]) else Call("travel__book", {"train": "14:05"})
     return Say(calls=(called,))
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=travelling) as model:
-        yield model
-    assert model.refusals == []
 
 
 @asynccontextmanager
@@ -59,10 +52,8 @@ async def travel(folder: Path, model: FakeLanguageModel, era: str, **environment
 @every_era
 async def test_a_form_is_filled_in_at_the_terminal(tmp_path: Path, model: FakeLanguageModel, era: str) -> None:
     async with travel(tmp_path, model, era) as place, place.terminal() as terminal:
-        await terminal.asks("book a seat")
-        await terminal.shows(*ASKED, KEYS)
-        terminal.press("a")
-        await terminal.shows("are sent to this server only", "Seats:")
+        await terminal.asks("book a seat", *ASKED, KEYS)
+        await terminal.presses("a", "are sent to this server only", "Seats:")
         terminal.type("none")
         await terminal.until(lambda: "A note for the guard:" in terminal.lines[-1], "the next field")
         terminal.type("with a bicycle")
@@ -75,10 +66,8 @@ async def test_a_form_is_filled_in_at_the_terminal(tmp_path: Path, model: FakeLa
 @every_era
 async def test_a_question_is_declined_with_a_key(tmp_path: Path, model: FakeLanguageModel, era: str) -> None:
     async with travel(tmp_path, model, era) as place, place.terminal() as terminal:
-        await terminal.asks("book a seat")
-        await terminal.shows(*ASKED, KEYS)
-        terminal.press("d")
-        await terminal.shows(f"▌ {REFUSED}", "It said: Nothing was booked: decline.")
+        await terminal.asks("book a seat", *ASKED, KEYS)
+        await terminal.presses("d", f"▌ {REFUSED}", "It said: Nothing was booked: decline.")
 
 
 @every_era
@@ -86,26 +75,20 @@ async def test_a_page_is_visited_and_the_way_there_is_shown_only_when_wanted(
     tmp_path: Path, model: FakeLanguageModel, era: str
 ) -> None:
     async with travel(tmp_path, model, era) as place, place.terminal() as terminal:
-        await terminal.asks("pay for it")
-        await terminal.shows("▌ The page is on pay.example.com", "[s] show the link  [d] decline")
+        await terminal.asks("pay for it", "▌ The page is on pay.example.com", "[s] show the link  [d] decline")
         assert "7f3a" not in terminal.text
-        terminal.press("s")
-        await terminal.shows(PAGE, "[f] I have finished  [d] decline")
-        terminal.press("f")
-        await terminal.shows(f"▌ {FINISHED}", "It said: The payment: accept.")
+        await terminal.presses("s", PAGE, "[f] I have finished  [d] decline")
+        await terminal.presses("f", f"▌ {FINISHED}", "It said: The payment: accept.")
 
 
 async def test_an_answer_counts_after_a_restart(tmp_path: Path, model: FakeLanguageModel) -> None:
     async with travel(tmp_path, model, "modern") as place:
         async with place.terminal() as terminal:
-            await terminal.asks("book a seat")
-            await terminal.shows(*ASKED, KEYS)
-            terminal.press("\x04")
-            assert await terminal.ended() == 0
+            await terminal.asks("book a seat", *ASKED, KEYS)
+            assert await terminal.leaves() == 0
         async with place.terminal() as terminal:
             await terminal.shows(*ASKED, KEYS)
-            terminal.press("a")
-            await terminal.shows("Seats:")
+            await terminal.presses("a", "Seats:")
             terminal.type("3")
             await terminal.until(lambda: "A note for the guard:" in terminal.lines[-1], "the next field")
             terminal.type("")
@@ -118,8 +101,7 @@ async def test_an_answer_counts_after_a_restart(tmp_path: Path, model: FakeLangu
 async def test_a_question_of_an_older_server_ends_with_the_process(tmp_path: Path, model: FakeLanguageModel) -> None:
     async with travel(tmp_path, model, "older") as place:
         async with place.terminal() as terminal:
-            await terminal.asks("book a seat")
-            await terminal.shows(*ASKED, KEYS)
+            await terminal.asks("book a seat", *ASKED, KEYS)
             terminal.press("\x04")
             await terminal.ended()
         async with place.terminal() as terminal:

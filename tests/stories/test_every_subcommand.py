@@ -29,7 +29,6 @@ TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD2eF4"
 TOOLS = tuple(f"look_{number:02}" for number in range(1, 13))
 EMPTY = "\x15"
 """Ctrl-U, which clears a field."""
-CTRL_D = "\x04"
 COLUMNS, ROWS = 200, 70
 REFUSED = "Only an administrator can do this."
 
@@ -350,8 +349,7 @@ async def test_the_operator_does_everything_at_the_terminal_and_the_audit_holds_
         for each in LINES:
             await _answered(terminal, each, desk.url)
         await terminal.prompts()
-        terminal.press(CTRL_D)
-        assert await terminal.ended() == 0
+        assert await terminal.leaves() == 0
         for secret in (FIRST, SECOND):
             assert secret.encode() not in terminal.raw
     keys = [headers.get("authorization") for headers, message in desk.seen if message.get("method") == "initialize"]
@@ -367,8 +365,7 @@ async def test_a_user_without_rights_reads_at_the_terminal_who_has_them_and_noth
 ) -> None:
     place = Installation(tmp_path, {"ticket-desk": {"url": desk.url}}, model=model)
     async with place.terminal("--user", "ben", columns=COLUMNS, rows=ROWS) as terminal:
-        await terminal.asks("/mcp list")
-        await terminal.shows("● ticket-desk")
+        await terminal.asks("/mcp list", "● ticket-desk")
         for each in MIDDLE:
             if each.who is RequiredRole.ADMINS:
                 await _answered(terminal, Typed(each.line, (REFUSED,)), desk.url)
@@ -383,8 +380,7 @@ async def test_a_user_without_rights_reads_at_the_terminal_who_has_them_and_noth
         ):
             await _answered(terminal, Typed(line, (REFUSED,)), desk.url)
         await _answered(terminal, for_all("/conversations list", "No conversations yet."), desk.url)
-        terminal.press(CTRL_D)
-        assert await terminal.ended() == 0
+        assert await terminal.leaves() == 0
         assert desk.url not in terminal.text
     assert _audit(place) == []
     assert "tools/call" not in desk.methods()

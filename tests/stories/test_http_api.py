@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,11 @@ import pytest
 
 from tests.fakes.llm import FakeLanguageModel
 from tests.postgres import Server, end_leases
-from tests.stories.counted_calls import COUNT_IT, CountingPlace, counting
+from tests.stories.counted_calls import COUNT_IT, CountingPlace
 from tests.stories.program import Bot, a_bot
 from tests.web.streams import asked, replies, streamed
 
 TOKEN = "a-token-of-the-operator-for-this-story"
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=counting) as model:
-        yield model
-    assert model.refusals == []
 
 
 def on_postgresql(folder: Path, model: FakeLanguageModel, server: Server) -> CountingPlace:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.fakes.llm import FakeLanguageModel, Request, Say
+from tests.fakes.llm import FakeLanguageModel, Reply, Request, Say
 from tests.fakes.programs import python
 from tests.stories.installation import Installation
 
@@ -25,11 +22,8 @@ TABLE = (
 )
 
 
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=lambda request: Say(f"I know: {about(request)}")) as model:
-        yield model
-    assert model.refusals == []
+def clerk(request: Request) -> Reply:
+    return Say(f"I know: {about(request)}")
 
 
 def about(request: Request) -> str:
@@ -46,36 +40,24 @@ async def test_instructions_are_given_once_reviewed_and_a_list_is_a_table(
     entry = {"command": python(), "args": [str(WAREHOUSE)], "env": {"INSTRUCTIONS_FILE": str(file)}, "trusted": True}
     place = Installation(tmp_path, {"w": entry}, model=model, policy=POLICY)
     async with place.terminal(columns=200, rows=60) as terminal:
-        await terminal.asks("what do you know?")
-        await terminal.shows("I know: nothing")
-        await terminal.asks("/mcp run w list_items")
-        await terminal.shows(*TABLE)
-        terminal.press("\x04")
-        assert await terminal.ended() == 0
+        await terminal.asks("what do you know?", "I know: nothing")
+        await terminal.asks("/mcp run w list_items", *TABLE)
+        assert await terminal.leaves() == 0
 
     config = {"mcpServers": {"w": {**entry, "use_instructions": True}}}
     (tmp_path / "config" / "mcp_servers.json").write_text(json.dumps(config), encoding="utf-8")
     async with place.terminal(columns=200, rows=60) as terminal:
-        await terminal.asks("/mcp sync w")
-        await terminal.shows("w is synced", "Review the instructions")
-        await terminal.asks("/mcp review w")
-        await terminal.shows("The text for models of w waits for a review", BEFORE)
+        await terminal.asks("/mcp sync w", "w is synced", "Review the instructions")
+        await terminal.asks("/mcp review w", "The text for models of w waits for a review", BEFORE)
         match = APPROVE.search(terminal.text)
         assert match is not None
-        await terminal.asks(match[1])
-        await terminal.shows("Approved: the instructions of w")
-        await terminal.asks("what do you know now?")
-        await terminal.shows("I know: yen")
-        terminal.press("\x04")
-        assert await terminal.ended() == 0
+        await terminal.asks(match[1], "Approved: the instructions of w")
+        await terminal.asks("what do you know now?", "I know: yen")
+        assert await terminal.leaves() == 0
 
     file.write_text(AFTER, encoding="utf-8")
     async with place.terminal(columns=200, rows=60) as terminal:
-        await terminal.asks("/mcp sync w")
-        await terminal.shows("w is synced", "Review the instructions")
-        await terminal.asks("/mcp show w")
-        await terminal.shows("not used, because they wait for review: /mcp review w")
-        await terminal.asks("and now?")
-        await terminal.shows("I know: nothing", "The instructions of server w wait for an admin's review")
-        terminal.press("\x04")
-        assert await terminal.ended() == 0
+        await terminal.asks("/mcp sync w", "w is synced", "Review the instructions")
+        await terminal.asks("/mcp show w", "not used, because they wait for review: /mcp review w")
+        await terminal.asks("and now?", "I know: nothing", "The instructions of server w wait for an admin's review")
+        assert await terminal.leaves() == 0

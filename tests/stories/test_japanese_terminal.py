@@ -15,8 +15,7 @@ async def test_a_note_is_approved_in_japanese_and_commands_answer_in_it(tmp_path
             "サーバー notes", "ツール add", "リスク ● データの書き込み", "依頼者： owner", "[Enter] 承認しない"
         )
         assert place.notes == []
-        terminal.press("y")
-        await terminal.shows("承認しました", "✓ notes.add", "Saved as note #1")
+        await terminal.presses("y", "承認しました", "✓ notes.add", "Saved as note #1")
         await terminal.prompts()
         assert place.notes == ["牛乳を買う"]
         terminal.type("/mcp list")

@@ -18,7 +18,6 @@ from tests.stories.slack_program import a_company
 
 WORD = "Kirschkuchen"
 KEEP_IT = "note it"
-CTRL_D = "\x04"
 
 
 def keeping(request: Request) -> Reply:
@@ -60,14 +59,12 @@ async def test_a_terminal_remembers_its_conversation_while_it_runs_and_writes_no
         async with installation.terminal() as terminal:
             await _ask(terminal, f"about {WORD}")
             await _ask(terminal, "and now?")
-            terminal.press(CTRL_D)
-            assert await terminal.ended() == 0
+            assert await terminal.leaves() == 0
         assert WORD in json.dumps(model.requests[-1].body)
         assert traces(installation) == []
         async with installation.terminal() as terminal:
             await _ask(terminal, "once more")
-            terminal.press(CTRL_D)
-            assert await terminal.ended() == 0
+            assert await terminal.leaves() == 0
         assert WORD not in json.dumps(model.requests[-1].body)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,6 @@ SCRIPT = {"listings": [[{"tools": [{"name": "look", "inputSchema": {"type": "obj
 
 def clerk(request: Request) -> Reply:
     return Say(f"You said: {request.question}.")
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=clerk) as model:
-        yield model
 
 
 @pytest.fixture

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.fakes.discord import FakeDiscord, User
 from tests.fakes.discord import Message as DiscordMessage
@@ -33,14 +31,8 @@ PEOPLE_STEPS = (
 )
 
 
-def _echo(request: Request) -> Reply:
+def clerk(request: Request) -> Reply:
     return Say(f"You said: {request.question}.")
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=_echo) as model:
-        yield model
 
 
 def live(place: Installation, platform: str, channel: str, *options: str) -> ProgramOnTerminal:

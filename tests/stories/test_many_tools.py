@@ -46,10 +46,8 @@ async def test_a_tool_that_was_found_is_approved_by_its_own_name_also_after_a_re
         async with place.terminal("--conversation", "rent") as terminal:
             await card(terminal, "▌ Transfer (bank)?", "▌ account  DE12", "▌ euros    700")
             assert bank.calls == []
-            terminal.press("y")
-            await terminal.shows("▌ Approved.", "✓ bank.transfer", "The bank says: done.")
-            await terminal.asks("thank you")
-            await terminal.shows("You are welcome.")
+            await terminal.presses("y", "▌ Approved.", "✓ bank.transfer", "The bank says: done.")
+            await terminal.asks("thank you", "You are welcome.")
     assert bank.calls == [("transfer", {"account": "DE12", "euros": 700})]
     assert [request.tool_names for request in model.requests] == [OWN] * 4
     assert OWN[1] in json.dumps(model.requests[-1].body["input" if api == "responses" else "messages"])

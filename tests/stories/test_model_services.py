@@ -51,22 +51,19 @@ async def test_calls_come_in_fragments_and_a_stumbling_service_is_asked_again(tm
     with FakeLanguageModel("openai", rule=script) as model:
         place = Installation(tmp_path, {"shop": shop.entry}, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW")
         async with place.terminal() as terminal:
-            await terminal.asks("what do a cup and a tea pot cost?")
-            await terminal.shows("Looking.", "Both cost the same.")
+            await terminal.asks("what do a cup and a tea pot cost?", "Looking.", "Both cost the same.")
             assert sorted(shop.calls, key=str) == [("price", {"item": "cup"}), ("price", {"item": "tea pot"})]
             assert model.requests[-1].results == ("done", "done")
             assert terminal.text.count("✓ shop.price") == 2
 
-            await terminal.asks("and badly?")
-            await terminal.shows("I wrote that badly.")
+            await terminal.asks("and badly?", "I wrote that badly.")
             assert len(shop.calls) == 2
             unreadable, misfit = model.requests[-1].results
             assert "the arguments are not a JSON object" in unreadable
             assert "item" in misfit
             assert terminal.text.count("✗ shop.price") == 2
 
-            await terminal.asks("tell me something whole")
-            await terminal.shows("The first half was fine.", "The second half was")
+            await terminal.asks("tell me something whole", "The first half was fine.", "The second half was")
             first_cut.open()
             await terminal.shows(f"Trying again in {RETRY_AFTER} s. The model service at 127.0.0.1", "Whole again.")
             await terminal.hides("The second half")

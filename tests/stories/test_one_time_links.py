@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
-import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
@@ -24,12 +22,6 @@ def clerk(request: Request) -> Reply:
     if request.results:
         return Say(f"It said: {request.results[0].strip()}.")
     return Say(calls=(Call(TOOL, {}),)) if TOOL in request.tool_names else Say("I cannot.")
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=clerk) as model:
-        yield model
 
 
 async def test_a_secret_comes_to_its_server_by_a_link_that_its_admin_alone_sees(

@@ -6,11 +6,8 @@ import asyncio
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-
-import pytest
 
 from bot.platforms.discord.diagnostics import PERMISSIONS
 from tests.fakes.discord.permissions import NOTHING
@@ -26,14 +23,8 @@ QUICK = {
 ONE_ATTEMPT = {"MCP_RECONNECTION_MAX_ATTEMPTS": "1", "MCP_RECONNECTION_INITIAL_DELAY_MS": "100"}
 
 
-def _echo(request: Request) -> Reply:
+def clerk(request: Request) -> Reply:
     return Say(f"You said: {request.question}.")
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=_echo) as model:
-        yield model
 
 
 async def test_operators_read_in_slack_that_a_server_failed_and_that_it_recovered(

@@ -6,10 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.stories.installation import PROJECT, Installation, a_tool, becomes, says, scripted
@@ -28,20 +25,13 @@ def block(language: str, containing: str) -> str:
     return str(text)
 
 
-def player(request: Request) -> Reply:
+def clerk(request: Request) -> Reply:
     """Rolls when told to, if there is a die."""
     if request.results:
         return Say(f"It said: {request.results[0].strip()}.")
     if request.question == ROLLS and "dice__roll" in request.tool_names:
         return Say(calls=(Call("dice__roll"),))
     return Say(f"You said: {request.question}.")
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=player) as model:
-        yield model
-    assert model.refusals == []
 
 
 async def test_the_own_tool_of_the_readme_takes_no_restart(tmp_path: Path) -> None:
@@ -56,11 +46,9 @@ async def test_the_own_tool_of_the_readme_takes_no_restart(tmp_path: Path) -> No
         before = json.loads(servers.read_text())
         entry = json.loads("{" + block("json", '"dice":').strip().rstrip(",") + "}")
         servers.write_text(json.dumps({"mcpServers": {**before["mcpServers"], **entry}}, indent=2))
-        await terminal.asks("Roll a die")
-        await terminal.shows("[y] once")
+        await terminal.asks("Roll a die", "[y] once")
         assert "mcp_servers.json changed: server dice added, 1 tool." in terminal.text
-        terminal.press("y")
-        await terminal.shows("You rolled")
+        await terminal.presses("y", "You rolled")
         policy = tmp_path / "config" / "policy.toml"
         await terminal.prompts()
         policy.write_text(policy.read_text() + block("toml", "[servers.dice.tools]"))
@@ -83,8 +71,7 @@ async def test_a_card_of_an_allowed_call_names_the_words_that_it_asks_for_and_th
     policy = tmp_path / "config" / "policy.toml"
     policy.write_text(policy.read_text() + block("toml", "[servers.dice.tools]"))
     async with place.terminal(columns=250) as terminal:
-        await terminal.asks("Show my notes")
-        await terminal.shows("✓ notes.list")
+        await terminal.asks("Show my notes", "✓ notes.list")
         await terminal.asks("Roll a die")
         await terminal.shows(
             "A rule allows this, but the model has read words of others (notes) · "
@@ -92,11 +79,9 @@ async def test_a_card_of_an_allowed_call_names_the_words_that_it_asks_for_and_th
         )
         assert "may delete data" not in terminal.text
         await terminal.shows("[y] once")
-        terminal.press("y")
-        await terminal.shows("You rolled")
+        await terminal.presses("y", "You rolled")
         await terminal.prompts()
-        await terminal.asks("/mcp policy explain dice roll")
-        await terminal.shows("runs, except after words of others")
+        await terminal.asks("/mcp policy explain dice roll", "runs, except after words of others")
         await terminal.asks("/new")
         await terminal.asks("Roll a die")
         await terminal.until(lambda: terminal.text.count("You rolled") == 2, "the roll without a card")
@@ -108,8 +93,7 @@ async def test_an_invalid_policy_is_told_above_the_prompt_and_changes_nothing(
     dice = scripted(tmp_path, "dice", a_tool("roll"), calls={"roll": says("a six")})
     place = Installation(tmp_path, {"dice": dice.entry}, model=model, policy=ALLOWED)
     async with place.terminal(columns=250) as terminal:
-        await terminal.asks(ROLLS)
-        await terminal.shows("It said: a six.")
+        await terminal.asks(ROLLS, "It said: a six.")
         await terminal.prompts()
         place.rule(ALLOWED.replace("ALWAYS_ALLOW", "ALWAYS_DENNY"))
         await terminal.shows(
@@ -118,17 +102,14 @@ async def test_an_invalid_policy_is_told_above_the_prompt_and_changes_nothing(
         )
         await terminal.asks(ROLLS)
         await terminal.until(lambda: terminal.text.count("It said: a six.") == 2, "the second roll")
-        await terminal.asks("/mcp list")
-        await terminal.shows("older files in use", "line 2")
-        await terminal.asks("/mcp reload")
-        await terminal.shows("The operator's files cannot be used as they are saved.")
+        await terminal.asks("/mcp list", "older files in use", "line 2")
+        await terminal.asks("/mcp reload", "The operator's files cannot be used as they are saved.")
         await terminal.prompts()
         place.rule(ALLOWED.replace("ALWAYS_ALLOW", "ALWAYS_DENY"))
         await terminal.shows(
             "The operator's files can be used again.", "policy.toml changed: dice.roll is now forbidden."
         )
-        await terminal.asks(ROLLS)
-        await terminal.shows("⊘ dice.roll")
+        await terminal.asks(ROLLS, "⊘ dice.roll")
     assert [name for name, _ in dice.calls] == ["roll", "roll"]
 
 
@@ -178,8 +159,7 @@ async def test_a_server_that_is_taken_out_of_the_file_ends_and_one_that_is_added
     dice, cards = (scripted(tmp_path, name, a_tool("roll")) for name in ("dice", "cards"))
     place = Installation(tmp_path, {"dice": dice.entry}, model=model)
     async with place.terminal() as terminal:
-        await terminal.asks("/mcp list")
-        await terminal.shows("● dice")
+        await terminal.asks("/mcp list", "● dice")
         (tmp_path / "config" / "mcp_servers.json").write_text(json.dumps({"mcpServers": {"cards": cards.entry}}))
         await terminal.shows("mcp_servers.json changed: server cards added, 1 tool; server dice removed.")
         await becomes(lambda: not any(Path(f"/proc/{pid}").exists() for pid in dice.pids), "the old one has ended")
@@ -193,13 +173,11 @@ async def test_every_process_on_one_database_follows_the_files_and_leaves_its_ro
     place = Installation(tmp_path, {"dice": dice.entry}, model=model)
     async with place.terminal() as first, place.terminal("--new") as second:
         for terminal in (first, second):
-            await terminal.asks("hello")
-            await terminal.shows("You said: hello.")
+            await terminal.asks("hello", "You said: hello.")
             await terminal.prompts()
         place.rule(ALLOWED)
         for terminal in (first, second):
             terminal.type(ROLLS)
         for terminal in (first, second):
             await terminal.shows("policy.toml changed: dice.roll now runs without a card", "It said: a six.")
-        await second.asks("/mcp audit --kind files")
-        await second.shows("Audit · 2")
+        await second.asks("/mcp audit --kind files", "Audit · 2")

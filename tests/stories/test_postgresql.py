@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,19 +12,12 @@ from tests.fakes.llm import FakeLanguageModel
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
 from tests.platforms.console.terminal import echoed
 from tests.postgres import Server, end_leases
-from tests.stories.counted_calls import COUNT_IT, UNSURE, CountingPlace, counting
+from tests.stories.counted_calls import COUNT_IT, UNSURE, CountingPlace
 from tests.stories.installation import Installation
 from tests.stories.test_approvals import card
 
 PASSWORD = "correct-horse-7"
 WAITING = "Waiting behind an approval"
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=counting) as model:
-        yield model
-    assert model.refusals == []
 
 
 @pytest.fixture
@@ -65,8 +57,7 @@ async def test_a_call_in_which_the_program_died_is_unknown_when_its_lease_is_ove
         assert place.counted == 1
         await terminal.asks("/again")
         await card(terminal, "▌ Count ")
-        terminal.press("y")
-        await terminal.shows("✓ test.count", "recorded once")
+        await terminal.presses("y", "✓ test.count", "recorded once")
         await terminal.prompts()
         assert terminal.text.count("I do not know.") == 1
     assert place.counted == 2
@@ -91,12 +82,10 @@ async def test_two_windows_on_one_conversation_wait_for_each_other_and_both_get_
     await asyncio.to_thread(place.chat, "--new", *arguments, "-m", "hello")
     async with place.terminal(*arguments) as one, place.terminal(*arguments) as two:
         for window, question in ((one, "first"), (two, "second")):
-            await window.asks(question)
-            await window.shows(f"You said: {question}.")
+            await window.asks(question, f"You said: {question}.")
         await one.asks(COUNT_IT)
         await card(one)
-        await two.asks("hello")
-        await two.shows(f"{WAITING}  /stop stops that")
+        await two.asks("hello", f"{WAITING}  /stop stops that")
         beside = await asyncio.to_thread(place.chat, *arguments, "-m", "/stop")
         assert (beside.code, beside.out) == (0, "")
         assert "Stopped.\n" in beside.err
@@ -106,10 +95,8 @@ async def test_two_windows_on_one_conversation_wait_for_each_other_and_both_get_
 
         await one.asks(COUNT_IT)
         await card(one)
-        await two.asks("and now?")
-        await two.shows(WAITING)
-        one.press("y")
-        await one.shows("▌ Approved.", "✓ test.count", "It said: recorded once.")
+        await two.asks("and now?", WAITING)
+        await one.presses("y", "▌ Approved.", "✓ test.count", "It said: recorded once.")
         await two.shows("You said: and now?.")
         for window in (one, two):
             await leave(window)
@@ -118,8 +105,7 @@ async def test_two_windows_on_one_conversation_wait_for_each_other_and_both_get_
 
 async def leave(window: ProgramOnTerminal) -> None:
     await window.prompts()
-    window.press("\x04")
-    assert await window.ended() == 0
+    assert await window.leaves() == 0
 
 
 async def test_a_server_that_is_not_there_is_one_line_that_shows_no_password(tmp_path: Path) -> None:

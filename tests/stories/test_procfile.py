@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx2
-import pytest
 
 from tests.deploy.files import image_environment, procfile
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
@@ -32,13 +30,6 @@ def clerk(request: Request) -> Reply:
     if request.question == CLOSE_IT:
         return Say(calls=(Call("desk__close", {"ticket": 7}),))
     return Say(f"You said: {request.question}.")
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=clerk) as model:
-        yield model
-    assert model.refusals == []
 
 
 def alive(pid: int) -> bool:

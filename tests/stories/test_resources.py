@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-
-import pytest
 
 from tests.fakes.llm import FakeLanguageModel, Reply, Request, Say
 from tests.fakes.programs import listening
@@ -20,16 +18,9 @@ ASKS = '[[rules]]\npolicy = "ASK_USER"\nserver = "library"\ntool = "read_mcp_res
 DENIES = ASKS.replace("ASK_USER", "ALWAYS_DENY").replace("read_mcp_resource", "get_mcp_prompt")
 
 
-def answering(request: Request) -> Reply:
+def clerk(request: Request) -> Reply:
     """A model that repeats the last messages."""
     return Say(f"I was asked {len(request.messages)} things, at last: {request.messages[-1]['content']}")
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=answering) as model:
-        yield model
-    assert model.refusals == []
 
 
 @asynccontextmanager
@@ -52,8 +43,7 @@ async def test_a_resource_is_read_and_asked_about_and_both_are_in_the_log(
         await terminal.shows("✓ library.read_mcp_resource", "nine to five")
         await terminal.asks("/mcp resource ask library library://desk/hours When can I come?")
         await terminal.shows("at last: When can I come?")
-        await terminal.asks("/mcp log library")
-        await terminal.shows("Calls · 2", "library.read_mcp_resource")
+        await terminal.asks("/mcp log library", "Calls · 2", "library.read_mcp_resource")
     (attached, question) = model.requests[0].messages[-2:]
     assert "nine to five" in str(attached["content"])
     assert question["content"] == "When can I come?"
@@ -64,29 +54,23 @@ async def test_a_resource_is_read_and_asked_about_and_both_are_in_the_log(
 
 async def test_a_template_is_filled_in_line_by_line(tmp_path: Path, model: FakeLanguageModel) -> None:
     async with a_reader(tmp_path, model) as terminal:
-        await terminal.asks("/mcp resource ask library library://shelf/{shelf}")
-        await terminal.shows("shelf:")
+        await terminal.asks("/mcp resource ask library library://shelf/{shelf}", "shelf:")
         terminal.type("7")
         await terminal.shows("Question:")
-        terminal.press("What is there?")
-        await terminal.shows("Question: What is there?")
+        await terminal.presses("What is there?", "Question: What is there?")
         terminal.press("\r")
         await terminal.until(lambda: terminal.lines[-1] == "Question:", "the next line")
-        terminal.press("\r")
-        await terminal.shows("at last: What is there?")
+        await terminal.presses("\r", "at last: What is there?")
     assert "Shelf 7: maps and atlases." in str(model.requests[0].messages[-2]["content"])
 
 
 async def test_a_prompt_asks_for_its_arguments_and_then_the_model(tmp_path: Path, model: FakeLanguageModel) -> None:
     async with a_reader(tmp_path, model) as terminal:
-        await terminal.asks("/mcp prompt")
-        await terminal.shows("Prompts · 1", "book, [tone]")
-        await terminal.asks("/mcp prompt library review")
-        await terminal.shows("book:")
+        await terminal.asks("/mcp prompt", "Prompts · 1", "book, [tone]")
+        await terminal.asks("/mcp prompt library review", "book:")
         terminal.type("Atlas")
         await terminal.until(lambda: terminal.lines[-1].startswith("tone:"), "the next field")
-        terminal.press("\r")
-        await terminal.shows("✓ library.get_mcp_prompt", "at last: Of Atlas. Be kind.")
+        await terminal.presses("\r", "✓ library.get_mcp_prompt", "at last: Of Atlas. Be kind.")
     roles = [message["role"] for message in model.requests[0].messages[-3:]]
     assert roles == ["user", "assistant", "user"]
 
@@ -96,8 +80,7 @@ async def test_a_rule_that_asks_applies_to_attached_resources_too(tmp_path: Path
         await terminal.asks("/mcp resource ask library library://desk/hours When can I come?")
         await terminal.shows("library.read_mcp_resource", "library://desk/hours", "[y]")
         assert model.requests == []
-        terminal.press("y")
-        await terminal.shows("at last: When can I come?")
+        await terminal.presses("y", "at last: When can I come?")
 
 
 async def test_without_its_prompt_nothing_is_asked(tmp_path: Path, model: FakeLanguageModel) -> None:

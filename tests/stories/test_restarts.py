@@ -10,8 +10,6 @@ from tests.fakes.llm import FakeLanguageModel, Request, Say
 from tests.fakes.terminal import ProgramOnTerminal
 from tests.stories.installation import Installation
 
-CTRL_D = "\x04"
-
 
 def counting(request: Request) -> Say:
     """Answer with the number of questions in the conversation."""
@@ -28,16 +26,14 @@ def heard(model: FakeLanguageModel, question: str) -> list[str]:
 
 async def leave(terminal: ProgramOnTerminal) -> None:
     await terminal.prompts()
-    terminal.press(CTRL_D)
-    assert await terminal.ended() == 0
+    assert await terminal.leaves() == 0
 
 
 async def test_a_conversation_goes_on_after_a_restart_and_others_can_be_begun_and_found_again(tmp_path: Path) -> None:
     with FakeLanguageModel("openai", rule=counting) as model:
         place = Installation(tmp_path, {}, model=model)
         async with place.terminal() as terminal:
-            await terminal.asks("my bicycle is green")
-            await terminal.shows("That was question 1.")
+            await terminal.asks("my bicycle is green", "That was question 1.")
             await leave(terminal)
 
         async with place.terminal() as terminal:
@@ -45,15 +41,13 @@ async def test_a_conversation_goes_on_after_a_restart_and_others_can_be_begun_an
             match = re.search(r"Continuing (\S+) ", terminal.text)
             assert match is not None
             first = match[1]
-            await terminal.asks("which colour is it?")
-            await terminal.shows("That was question 2.")
+            await terminal.asks("which colour is it?", "That was question 2.")
             said = ["my bicycle is green", "That was question 1.", "which colour is it?"]
             assert heard(model, "which colour is it?") == said
             await leave(terminal)
 
         async with place.terminal("--new") as terminal:
-            await terminal.asks("something else")
-            await terminal.shows("That was question 1.")
+            await terminal.asks("something else", "That was question 1.")
             assert heard(model, "something else") == ["something else"]
             assert "Continuing" not in terminal.text
             await leave(terminal)

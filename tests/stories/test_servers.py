@@ -34,16 +34,14 @@ async def test_a_failing_server_is_named_and_the_others_work_and_a_lost_one_come
             assert problem in str(model.requests[0].messages), "the model knows it, too"
             assert model.requests[0].tool_names == ("fragile__die", "fragile__ping", "shop__price")
 
-            await terminal.asks("/mcp list")
-            await terminal.shows("absent", "failed", "fragile", "connected")
+            await terminal.asks("/mcp list", "absent", "failed", "fragile", "connected")
 
             await terminal.asks("/new")
             await terminal.asks("now die")
             await terminal.shows("? fragile.die  may or may not have happened", "I do not know what became of it.")
             assert "may or may not have happened" in model.requests[-1].results[0]
             await becomes(lambda: place.log.count("fragile: connected") == 2, "it was connected again")
-            await terminal.asks("is it back?")
-            await terminal.shows("✓ fragile.ping  done", "It is back.")
+            await terminal.asks("is it back?", "✓ fragile.ping  done", "It is back.")
     assert [name for name, _ in fragile.calls] == ["die", "ping"]
     assert len(fragile.pids) == 2
 
@@ -62,20 +60,17 @@ async def test_texts_of_tools_move_no_cursor_and_forge_no_card(tmp_path: Path) -
         # An admin would see these first: here nobody has.
         place = Installation(tmp_path, {"bank": bank.entry}, model=model, policy=policy, MCP_REVIEW="off")
         async with place.terminal() as terminal:
-            await terminal.asks("look")
-            await terminal.shows("✓ bank.look", "It says", "end")
+            await terminal.asks("look", "✓ bank.look", "It says", "end")
             await terminal.prompts()
             assert terminal.lines[0] == "countersign · openai:test-model · /help"
             assert "▌" not in terminal.text
 
-            await terminal.asks("pay")
-            await terminal.shows("[Enter] no")
+            await terminal.asks("pay", "[Enter] no")
             bars = [line for line in terminal.lines if "▌" in line]
             assert all(line.startswith("  ▌") and line.count("▌") == 1 for line in bars)
             assert sum(line.startswith("  ▌ [y]") for line in bars) == 1
             assert any(r"\u{1b}[2J" in line for line in bars), "what would be sent is spelled out"
-            terminal.press("\r")
-            await terminal.shows("Not paid.")
+            await terminal.presses("\r", "Not paid.")
             for sequence in (b"\x1b[2J", b"\x1b[1;1H", b"\x1b]0;", b"\x1b[8m", "\x9b".encode(), "\u202e".encode()):
                 assert sequence not in terminal.raw
     assert model.refusals == []

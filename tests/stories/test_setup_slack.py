@@ -162,8 +162,7 @@ async def test_every_wrong_bot_token_is_told_with_its_fix_and_asked_for_again(co
         await answers(terminal, "What now?")
         await answers(terminal, "is this the right workspace?")
         await terminal.shows("App-level token, xapp-… (hidden)")
-        terminal.press("\x04")
-        assert await terminal.ended() == 130
+        assert await terminal.leaves() == 130
         for token in (other.token, revoked.token, slack.bot_token, slack.app.app_token, "xoxp-1-2-3-fake"):
             assert token.encode() not in terminal.raw
     assert company.setup.values == {"SLACK_BOT_TOKEN": slack.bot_token}

@@ -4,12 +4,10 @@ and everybody's calls run; after a restart, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import httpx2
-import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.fakes.oauth import FakeOAuth
@@ -19,17 +17,11 @@ PUBLIC = "https://bot.example.com"
 TOOL = "guarded__echo"
 
 
-def parrot(request: Request) -> Reply:
+def clerk(request: Request) -> Reply:
     """Has everything said again by the tool."""
     if request.results:
         return Say(f"It said: {request.results[0].strip()}.")
     return Say(calls=(Call(TOOL, {"text": "hello"}),)) if TOOL in request.tool_names else Say("I cannot.")
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=parrot) as model:
-        yield model
 
 
 async def test_an_admin_signs_the_bot_in_and_everybody_uses_the_server_also_after_a_restart(

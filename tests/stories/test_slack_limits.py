@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
-import pytest
 
-from tests.fakes.llm import FakeLanguageModel, Say
+from tests.fakes.llm import FakeLanguageModel, Reply, Request, Say
 from tests.postgres import Server
 from tests.stories.slack_program import a_company
 
 
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=lambda request: Say(f"You said: {request.question}.")) as model:
-        yield model
-    assert model.refusals == []
+def clerk(request: Request) -> Reply:
+    return Say(f"You said: {request.question}.")
 
 
 async def test_every_call_to_slack_is_counted_where_all_processes_see_it(

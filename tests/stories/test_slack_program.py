@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-
-import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Say
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
@@ -36,13 +33,6 @@ def strict(company: Company) -> AbstractAsyncContextManager[Bot]:
     before, line, after = policy.read_text().partition('\ndefault = "ASK_USER"\n')
     company.place.rule(f"{before}{line}self_approval = false\n{after}")
     return company.bot()
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=clerk) as model:
-        yield model
-    assert model.refusals == []
 
 
 async def test_a_question_is_answered_and_a_change_waits_for_an_approver(

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Say
 from tests.fakes.slack import Fails
@@ -41,13 +38,6 @@ def clerk(request: Request) -> Reply:
         return Say(calls=(Call("notes__add", {"text": "The deploy is at noon."}),))
     answer = Say(f"You said: {request.question}.")
     return Hold(answer, Gate()) if request.question == THINK else answer
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=clerk) as model:
-        yield model
-    assert model.refusals == []
 
 
 async def delivered(company: Company) -> None:

@@ -29,29 +29,24 @@ async def test_ctrl_c_stops_a_reply_and_a_tool_and_the_next_message_works_and_a_
             tmp_path, {"office": office.entry}, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW"
         )
         async with place.terminal() as terminal:
-            await terminal.asks("tell me a story")
-            await terminal.shows("A long story begins")
+            await terminal.asks("tell me a story", "A long story begins")
             terminal.press(CTRL_C)
             await terminal.until(lambda: terminal.text.count("Stopped.") == 1, "that the reply was stopped")
             await asyncio.wait_for(asyncio.wrap_future(model.requests[0].gone), PATIENCE)
 
-            await terminal.asks("are you there?")
-            await terminal.shows("Yes, still here.")
+            await terminal.asks("are you there?", "Yes, still here.")
             assert "(I was stopped here.)" in str(model.requests[1].messages)
 
             await terminal.asks("print the report")
             await becomes(lambda: office.calls == [("print_report", {})], "the tool was called")
             await terminal.shows("◌ office.print_report")
-            terminal.press(CTRL_C)
-            await terminal.shows("? office.print_report  may or may not have happened")
+            await terminal.presses(CTRL_C, "? office.print_report  may or may not have happened")
             await terminal.until(lambda: terminal.text.count("Stopped.") == 2, "that the tool was stopped")
             await becomes(lambda: office.heard[-1]["method"] == "notifications/cancelled", "the server heard of it")
 
-            await terminal.asks("was it printed?")
-            await terminal.shows("It may have been printed.")
+            await terminal.asks("was it printed?", "It may have been printed.")
 
-            await terminal.asks("another one")
-            await terminal.shows("Another story")
+            await terminal.asks("another one", "Another story")
             terminal.press(CTRL_C + CTRL_C)
             assert await terminal.ended() == 130
             assert terminal.restored
@@ -68,9 +63,7 @@ async def test_a_call_that_only_reads_is_not_said_to_be_unsent_when_it_is_stoppe
         async with place.terminal() as terminal:
             await terminal.asks("read the report")
             await becomes(lambda: office.calls == [("print_report", {})], "the tool was called")
-            terminal.press(CTRL_C)
-            await terminal.shows("office.print_report  stopped while running", "Stopped.")
+            await terminal.presses(CTRL_C, "office.print_report  stopped while running", "Stopped.")
             assert "not run" not in terminal.text
-            await terminal.asks("what came of it?")
-            await terminal.shows("It was stopped.")
+            await terminal.asks("what came of it?", "It was stopped.")
             assert "office__print_report: stopped while running" in str(model.requests[1].messages)

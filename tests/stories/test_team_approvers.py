@@ -25,9 +25,7 @@ def wanted(team: Team, *approvers: str, **more: object) -> None:
 async def test_the_asker_does_not_approve_under_four_eyes(team: Team) -> None:
     ada = team.person("Ada", admin=True)
     wanted(team, four_eyes=True)
-    async with team.at_work():
-        talk = team.ask("pay Ben", by=team.sam)
-        card = await team.card(talk)
+    async with team.carded("pay Ben", by=team.sam) as (talk, card):
         await team.press(team.sam, card, "Approve")
         await team.hears(team.sam, OWN)
         assert team.toolbox.calls == []
@@ -39,9 +37,7 @@ async def test_the_asker_does_not_approve_under_four_eyes(team: Team) -> None:
 async def test_two_of_three_have_to_approve_and_no_approver_counts_twice(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
     wanted(team, *(team.principal(each) for each in (team.sam, ada, lee)), quorum=2)
-    async with team.at_work():
-        talk = team.ask("pay Ben")
-        card = await team.card(talk)
+    async with team.carded("pay Ben") as (talk, card):
         before = team.screen(card)
         await team.press(team.priya, card, "Approve", old=before)
         await team.hears(team.priya, "You may not approve this.")
@@ -57,9 +53,7 @@ async def test_two_of_three_have_to_approve_and_no_approver_counts_twice(team: T
 async def test_one_denial_of_three_is_enough_after_any_approvals(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
     wanted(team, *(team.principal(each) for each in (team.sam, ada, lee)), quorum=2)
-    async with team.at_work():
-        talk = team.ask("pay Ben")
-        card = await team.card(talk)
+    async with team.carded("pay Ben") as (talk, card):
         before = team.screen(card)
         await team.press(ada, card, "Approve")
         await team.until(lambda: "1 of 2 approved by" in team.words(card))
@@ -75,9 +69,7 @@ async def test_an_approver_who_has_left_the_group_after_approving_gives_no_secon
     ada, lee = team.person("Ada"), team.person("Lee")
     group = team.group("finance", ada, lee)
     wanted(team, group, quorum=2)
-    async with team.at_work():
-        talk = team.ask("pay Ben")
-        card = await team.card(talk)
+    async with team.carded("pay Ben") as (talk, card):
         before = team.screen(card)
         await team.press(ada, card, "Approve")
         await team.until(lambda: "1 of 2 approved by" in team.words(card))
@@ -92,9 +84,7 @@ async def test_an_approver_who_has_left_the_group_after_approving_gives_no_secon
 
 async def test_a_press_that_is_played_again_after_the_call_has_run_runs_nothing(team: Team) -> None:
     wanted(team)
-    async with team.at_work():
-        talk = team.ask("pay Ben")
-        card = await team.card(talk)
+    async with team.carded("pay Ben") as (talk, card):
         before = team.screen(card)
         await team.press(team.sam, card, "Approve")
         await team.reads(talk, "Sent.")

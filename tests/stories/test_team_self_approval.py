@@ -48,9 +48,7 @@ async def test_the_asker_approves_an_ordinary_call_and_an_approver_a_destructive
         ask_for(call(WIPE, id="2", note="7")),
         say("Gone."),
     ]
-    async with team.at_work():
-        talk = team.ask("add milk")
-        card = await team.card(talk)
+    async with team.carded("add milk") as (talk, card):
         assert "may approve this" in reads(team, card)
         assert "An approver must" not in reads(team, card)
         assert team.called(card) == set(), "the one who has asked is there already"
@@ -61,15 +59,15 @@ async def test_the_asker_approves_an_ordinary_call_and_an_approver_a_destructive
         await team.reads(talk, "Added.")
         assert team.toolbox.names == [ADD]
         team.go_on(talk, "delete note 7")
-        card = await team.card(talk)
-        assert "An approver must approve this, because it may delete data" in reads(team, card)
-        await approve(team, team.priya, card)
+        deletion = await team.card(talk)
+        assert "An approver must approve this, because it may delete data" in reads(team, deletion)
+        await approve(team, team.priya, deletion)
         await team.hears(
             team.priya, "You may not approve this. An approver must approve this, because it may delete data."
         )
         assert team.toolbox.names == [ADD]
         team.toolbox.calls.clear()
-        await approve(team, team.sam, card)
+        await approve(team, team.sam, deletion)
         await team.reads(talk, "Gone.")
     assert team.toolbox.names == [WIPE]
     assert team.refused() == []
@@ -79,9 +77,7 @@ async def test_a_call_that_names_another_person_needs_an_approver_also_after_an_
     notes(team)
     team.model.script = [ask_for(call(ADD, text="milk")), say("Noted.")]
     why = "An approver must approve this, because it may concern other people or places"
-    async with team.at_work():
-        talk = team.ask("note it")
-        card = await team.card(talk)
+    async with team.carded("note it") as (talk, card):
         assert "may approve this" in reads(team, card)
         await team.press(team.priya, card, "Edit")
         await team.fill_in(team.priya, {"text": "milk for ben@example.com"})
@@ -98,9 +94,7 @@ async def test_where_only_approvers_approve_the_card_says_so_and_the_asker_may_n
     notes(team)
     team.self_approval = False
     team.model.script = [ask_for(call(ADD, text="milk")), say("Added.")]
-    async with team.at_work():
-        talk = team.ask("add milk")
-        card = await team.card(talk)
+    async with team.carded("add milk") as (talk, card):
         assert "An approver must approve this" in reads(team, card)
         await team.press(team.priya, card, "Approve")
         await team.hears(team.priya, "You may not approve this.")
@@ -111,8 +105,7 @@ async def test_where_only_approvers_approve_the_card_says_so_and_the_asker_may_n
 async def test_the_list_of_waiting_calls_has_ones_own_ordinary_call_and_not_that_of_others(team: Team) -> None:
     notes(team)
     team.model.script = [ask_for(call(ADD, text="milk")), say("Added.")]
-    async with team.at_work():
-        talk = team.ask("add milk")
+    async with team.asked("add milk") as talk:
         await team.card(talk)
         await team.open_list(team.sam)
         await team.until(lambda: NOTHING_WAITS in str([team.words(message) for message in team.alone(team.sam)]))

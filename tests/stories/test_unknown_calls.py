@@ -18,8 +18,6 @@ from tests.stories.program import a_bot
 from tests.stories.test_approvals import card
 from tests.turn_events import checked
 
-CTRL_D = "\x04"
-
 
 async def test_after_a_crash_the_next_start_says_so_and_the_call_is_checked_and_run_once_more(tmp_path: Path) -> None:
     with FakeLanguageModel("openai", rule=counting) as model:
@@ -32,8 +30,7 @@ async def test_after_a_crash_the_next_start_says_so_and_the_call_is_checked_and_
             assert terminal.text.count(UNSURE) == 1
             assert terminal.text.count("I do not know.") == 1
 
-            await terminal.asks("/check")
-            await terminal.shows(echoed("/check"), "I looked: it is there.")
+            await terminal.asks("/check", echoed("/check"), "I looked: it is there.")
             asked = str(model.requests[-1].messages[-1]["content"])
             assert asked.startswith('The call test__count with {"label": "once"} was sent')
             assert asked.endswith("Do not repeat the call.")
@@ -44,21 +41,17 @@ async def test_after_a_crash_the_next_start_says_so_and_the_call_is_checked_and_
             assert SECOND_TRY in screen
             assert place.counted == 1
             questions = len(model.requests)
-            terminal.press("y")
-            await terminal.shows("▌ Approved.", "✓ test.count", "recorded once")
+            await terminal.presses("y", "▌ Approved.", "✓ test.count", "recorded once")
             await terminal.prompts()
             assert place.counted == 2
             assert len(model.requests) == questions, "a call run by hand needs no model"
 
-            await terminal.asks("/again")
-            await terminal.shows("That call has been run again already.")
-            terminal.press(CTRL_D)
-            assert await terminal.ended() == 0
+            await terminal.asks("/again", "That call has been run again already.")
+            assert await terminal.leaves() == 0
 
         async with place.terminal() as terminal:
             await terminal.shows("Continuing c1 (3 earlier turns).", echoed("Run count again"), "recorded once")
-            await terminal.asks("goodbye")
-            await terminal.shows("You said: goodbye.")
+            await terminal.asks("goodbye", "You said: goodbye.")
             told = str(model.requests[-1].messages)
             assert "(A person ran this by hand." in told
             assert "recorded once" in told
@@ -157,12 +150,10 @@ async def test_the_demo_model_looks_into_the_notes_and_writes_nothing(tmp_path: 
     assert f"? notes.add  {UNSURE}" in said.err
     saved = ["buy milk"] if moment == "after" else []
     async with place.terminal("--conversation", "c1") as terminal:
-        await terminal.asks("/check")
-        await terminal.shows(f"I looked: “buy milk” {found}")
+        await terminal.asks("/check", f"I looked: “buy milk” {found}")
         await terminal.prompts()
         assert "▌ Add a note" not in terminal.text, "no card asks for the same write"
-        terminal.press(CTRL_D)
-        assert await terminal.ended() == 0
+        assert await terminal.leaves() == 0
     assert place.notes == saved
 
 

@@ -32,10 +32,8 @@ async def test_questions_are_counted_shown_in_tokens_and_money_and_refused_past_
     with FakeLanguageModel("openai", rule=lambda _request: answer) as model:
         place = kept(Installation(tmp_path, {}, model=model))
         async with place.terminal(columns=140) as terminal:
-            await terminal.asks("/usage")
-            await terminal.shows("no model was asked since", "0 of 2,000 tokens")
-            await terminal.asks("hello")
-            await terminal.shows("Fine, thank you.")
+            await terminal.asks("/usage", "no model was asked since", "0 of 2,000 tokens")
+            await terminal.asks("hello", "Fine, thank you.")
             await terminal.asks("/usage me")
             await terminal.shows(
                 "Your usage · 1 question · 1,200 tokens · 0.2640 EUR", "test-model", "1,200 of 2,000 tokens"

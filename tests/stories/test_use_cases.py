@@ -20,7 +20,6 @@ KEY = "n8n-5d1e70c2aa3b49f0"
 PASSWORD = "correct-horse-battery"
 TOKEN = "trk-90be17d5c2ff4a61"
 FILES = PROJECT / "tests/fakes/mcp/cases/files.py"
-CTRL_D = "\x04"
 
 
 def wanting(**calls: Call) -> FakeLanguageModel:
@@ -41,8 +40,7 @@ def reading(server: str, *tools: str) -> str:
 
 async def leaves(terminal: ProgramOnTerminal) -> None:
     await terminal.prompts()
-    terminal.press(CTRL_D)
-    assert await terminal.ended() == 0
+    assert await terminal.leaves() == 0
 
 
 async def test_a_workflow_sends_an_email_once_it_is_approved(tmp_path: Path) -> None:
@@ -56,18 +54,15 @@ async def test_a_workflow_sends_an_email_once_it_is_approved(tmp_path: Path) -> 
             tmp_path, {"n8n": entry}, model=model, policy=reading("n8n", "list_workflows"), N8N_API_KEY=KEY
         )
         async with place.terminal() as terminal:
-            await terminal.asks("which workflows are there?")
-            await terminal.shows("✓ n8n.list_workflows", "It said: send_email.")
+            await terminal.asks("which workflows are there?", "✓ n8n.list_workflows", "It said: send_email.")
             await terminal.asks("write to Sam about lunch")
             await card(terminal, "Server n8n   Tool send_email", "sam@example.org", "Twelve o'clock?")
             assert n8n.sent == []
-            terminal.press("\r")
-            await terminal.shows("⊘ n8n.send_email  denied")
+            await terminal.presses("\r", "⊘ n8n.send_email  denied")
             assert n8n.sent == []
             await terminal.asks("do write to Sam")
             await card(terminal, "Server n8n   Tool send_email")
-            terminal.press("y")
-            await terminal.shows("It said: Execution 1: sent to sam@example.org.")
+            await terminal.presses("y", "It said: Execution 1: sent to sam@example.org.")
             await leaves(terminal)
             assert KEY not in terminal.text
     assert n8n.sent == [mail]
@@ -103,23 +98,18 @@ async def test_a_database_is_read_freely_and_written_with_an_approval_and_only_w
             )
             assert kept.door.turned_away > 0
             secret.write_text(PASSWORD)
-            await terminal.asks("/mcp secret rotate db")
-            await terminal.shows("connects again")
-            await terminal.asks("/mcp verify db")
-            await terminal.shows("✓ authentication")
+            await terminal.asks("/mcp secret rotate db", "connects again")
+            await terminal.asks("/mcp verify db", "✓ authentication")
 
-            await terminal.asks("where does Ada live?")
-            await terminal.shows("✓ db.query", "London")
+            await terminal.asks("where does Ada live?", "✓ db.query", "London")
             await terminal.asks("add Bo from Oslo")
             await card(terminal, "Server db   Tool insert", "Oslo")
             assert kept.rows == [("Ada", "London")]
-            terminal.press("y")
-            await terminal.shows("It said: Added Bo.")
+            await terminal.presses("y", "It said: Added Bo.")
             assert kept.rows == [("Ada", "London"), ("Bo", "Oslo")]
             await terminal.asks("add Bo again")
             await card(terminal, "Server db   Tool insert")
-            terminal.press("y")
-            await terminal.shows("Bo is a customer already")
+            await terminal.presses("y", "Bo is a customer already")
             await leaves(terminal)
             assert PASSWORD not in terminal.text
     assert kept.rows == [("Ada", "London"), ("Bo", "Oslo")]
@@ -138,13 +128,11 @@ async def test_the_rules_of_a_business_are_asked_for_a_price_and_an_order_is_app
             tmp_path, {"shop": {"url": sold.url}}, model=model, policy=reading("shop", "calculate_price")
         )
         async with place.terminal() as terminal:
-            await terminal.asks("what do ten lamps cost?")
-            await terminal.shows("✓ shop.calculate_price", "355.50 EUR")
+            await terminal.asks("what do ten lamps cost?", "✓ shop.calculate_price", "355.50 EUR")
             await terminal.asks("order them for Priya")
             await card(terminal, "Server shop   Tool process_order", "lamp", "Priya")
             assert sold.orders == []
-            terminal.press("y")
-            await terminal.shows("Order 1: 10 lamp for Priya, 355.50 EUR")
+            await terminal.presses("y", "Order 1: 10 lamp for Priya, 355.50 EUR")
             await leaves(terminal)
     assert sold.orders == [("lamp", 10, "Priya")]
 
@@ -198,8 +186,7 @@ async def test_files_an_api_and_an_issue_tracker_are_read_freely_and_changed_wit
                 ("which schema has a ticket?", '"required"'),
                 ("which issues are open?", "#1 The door squeaks"),
             ):
-                await terminal.asks(question)
-                await terminal.shows(answer)
+                await terminal.asks(question, answer)
 
             for question, text, answer in (
                 ("it is done", "the door is painted", "It said: Wrote plan.txt."),
@@ -208,8 +195,7 @@ async def test_files_an_api_and_an_issue_tracker_are_read_freely_and_changed_wit
             ):
                 await terminal.asks(question)
                 await card(terminal, text)
-                terminal.press("y")
-                await terminal.shows(answer)
+                await terminal.presses("y", answer)
             await leaves(terminal)
     assert (shelf / "plan.txt").read_text() == "the door is painted"
     assert swagger.requests == [("GET", "/health", None)]

@@ -27,13 +27,11 @@ async def test_the_weather_is_asked_for_in_the_terminal_and_a_sample_stands_in_w
             assert terminal.text.count("weather.forecast") == 1
 
             jma.answers[""] = Status(503)
-            await terminal.asks("and the weather in Osaka?")
-            await terminal.shows("Osaka (大阪府)", "HTTP status 503")
+            await terminal.asks("and the weather in Osaka?", "Osaka (大阪府)", "HTTP status 503")
             assert SAMPLE in terminal.text
 
             await terminal.prompts()
-            terminal.press("\x04")
-            assert await terminal.ended() == 0
+            assert await terminal.leaves() == 0
             assert terminal.restored
 
 

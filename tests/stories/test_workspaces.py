@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any
 
 import httpx2
 import psycopg
-import pytest
 
 from bot.storage.encryption import generate_key, make_box
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
@@ -42,12 +41,6 @@ def clerk(request: Request) -> Reply:
         tools = [name for name in request.tool_names if name.endswith("__lookup")]
         return Say(calls=(Call(tools[0], {}),)) if tools else Say("I have no such tool here.")
     return Say(f"You said: {request.question}.")
-
-
-@pytest.fixture
-def model() -> Iterator[FakeLanguageModel]:
-    with FakeLanguageModel("openai", rule=clerk) as model:
-        yield model
 
 
 @dataclass

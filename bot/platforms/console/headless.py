@@ -353,12 +353,12 @@ class HeadlessChat:
 
     async def _decide_alone(self) -> None:
         while True:
-            call = await self._tracker.pending_calls.get()
+            step, is_own = await self._tracker.pending_calls.get()
             # The user may be at another terminal, and decides there about calls without a rule.
-            decide = self._approver.decide_alone if call.own else self._approver.apply_rule
-            result = await decide(call.step, await await_ready(self._engine))
-            if result is RuleResult.WAITS and call.step.approval is not None:
-                self._tracker.leave_waiting(call.step.approval.id)
+            decide = self._approver.decide_alone if is_own else self._approver.apply_rule
+            result = await decide(step, await await_ready(self._engine))
+            if result is RuleResult.WAITS and step.approval is not None:
+                self._tracker.leave_waiting(step.approval.id)
 
     async def _answer_alone(self) -> None:
         while True:

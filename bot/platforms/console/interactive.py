@@ -506,9 +506,9 @@ class InteractiveChat:
 
     async def _decide_by_rule(self) -> None:
         while True:
-            call = await self._tracker.pending_calls.get()
+            step, _is_own = await self._tracker.pending_calls.get()
             try:
-                await self._approver.apply_rule(call.step, await await_ready(self._engine))
+                await self._approver.apply_rule(step, await await_ready(self._engine))
             except CountersignError as error:
                 self._transcript.print_error(str(error))
 

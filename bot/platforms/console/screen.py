@@ -134,7 +134,7 @@ class Screen:
         self._search = SearchToolbar(ignore_case=True)
         self._prompt = Window(
             BufferControl(self._typed, search_buffer_control=self._search.control, preview_search=True),
-            get_line_prefix=self._prefix,
+            get_line_prefix=lambda line, wrapped: ANSI("  " if line or wrapped else theme.prompt),
             wrap_lines=True,
             height=Dimension(min=1, max=INPUT_ROWS),
             dont_extend_height=True,
@@ -193,10 +193,7 @@ class Screen:
     def _begin_reading(self) -> None:
         self._typed_ahead = True
         # A timer that is due runs after the first read, which takes what was typed before.
-        asyncio.get_running_loop().call_later(0, self._end_type_ahead)
-
-    def _end_type_ahead(self) -> None:
-        self._typed_ahead = False
+        asyncio.get_running_loop().call_later(0, setattr, self, "_typed_ahead", False)
 
     def leave(self, code: int) -> None:
         """End `run` with an exit code."""
@@ -297,7 +294,11 @@ class Screen:
     def _layout(self) -> FloatContainer:
         armed = Condition(lambda: self._armed)
         reasoning = has_focus(self._reason)
-        moving = Window(FormattedTextControl(self._moving), height=self._moving_height, dont_extend_height=True)
+        moving = Window(
+            FormattedTextControl(lambda: ANSI("\n".join(self._lines()))),
+            height=lambda: Dimension(min=0, preferred=len(self._lines()), max=len(self._lines())),
+            dont_extend_height=True,
+        )
         rows = HSplit(
             [
                 moving,
@@ -333,18 +334,6 @@ class Screen:
     def _menu_height(self) -> Dimension:
         state = self._typed.complete_state
         return Dimension(preferred=min(len(state.completions), MENU_ROWS) if state is not None else 0)
-
-    def _moving(self) -> StyleAndTextTuples:
-        return to_formatted_text(ANSI("\n".join(self._lines())))
-
-    def _moving_height(self) -> Dimension:
-        height = len(self._lines())
-        return Dimension(min=0, preferred=height, max=height)
-
-    def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
-        first = line == 0 and wrapped == 0
-        text = self._theme.prompt if first else "  "
-        return to_formatted_text(ANSI(text))
 
     def _why_prefix(self, _line: int, _wrapped: int) -> StyleAndTextTuples:
         if self._label:

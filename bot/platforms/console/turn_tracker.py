@@ -75,14 +75,6 @@ class Welcome:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingCall:
-    """A call with a pending approval. `own` is True for a turn of this terminal."""
-
-    step: ToolStep
-    own: bool
-
-
-@dataclass(frozen=True, slots=True)
 class PendingElicitation:
     """An open elicitation. `over` is set at its end."""
 
@@ -110,7 +102,8 @@ class TurnTracker:
         """Conversations to choose from; set at the start."""
         self.draw: Callable[[TurnView], None] = lambda _view: None
         """Renders a turn of this terminal from the database; set by the surface."""
-        self.pending_calls: asyncio.Queue[PendingCall] = asyncio.Queue()
+        self.pending_calls: asyncio.Queue[tuple[ToolStep, bool]] = asyncio.Queue()
+        """Calls with a pending approval, and True for those of a turn of this terminal."""
         self.pending_elicitations: asyncio.Queue[PendingElicitation] = asyncio.Queue()
         self._submitting = asyncio.Lock()
         self._own: set[str] = set()
@@ -280,7 +273,7 @@ class TurnTracker:
                 key = (step.approval.id, step.approval.revision)
                 if key not in self._queued_calls:
                     self._queued_calls.add(key)
-                    self.pending_calls.put_nowait(PendingCall(step, self.owns(view.turn.id)))
+                    self.pending_calls.put_nowait((step, self.owns(view.turn.id)))
 
 
 # -------------------- start of a conversation

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any
 
 from tests.fakes.clock import Clock
 from tests.fakes.discord.apps import App
 from tests.fakes.discord.calls import CallLog
-from tests.fakes.discord.factories import Factories
 from tests.fakes.discord.faults import Fault
 from tests.fakes.discord.interactions import Interaction, Modal
 from tests.fakes.discord.limits import Limits
 from tests.fakes.discord.messages import SYSTEM, Message
-from tests.fakes.discord.modals import Values
 from tests.fakes.discord.pace import Pace
 from tests.fakes.discord.people import User
 from tests.fakes.discord.places import Channel
-from tests.fakes.discord.refusals import Json
 from tests.fakes.discord.rest import PREFIX, Rest
 from tests.fakes.discord.routes import ROUTES
 from tests.fakes.discord.server import Server
 from tests.fakes.discord.snowflakes import Snowflakes
 from tests.fakes.discord.state import DiscordState
 from tests.fakes.discord.user_actions import UserActions
-from tests.fakes.discord.user_messages import UserMessages
 from tests.fakes.discord.visible_state import VisibleState, previews, sights
 
 
-class FakeDiscord(Factories):
+class FakeDiscord(UserActions):
     """`async with FakeDiscord() as discord`: one app, in one guild until `another_guild` adds others."""
 
     def __init__(self, *, message_content: bool = True, guild_members: bool = False) -> None:
@@ -41,7 +36,6 @@ class FakeDiscord(Factories):
         super().__init__(DiscordState(clock, app, limits, Pace(clock), ids, users={bot.id: bot}))
         self._rest = Rest(self.world)
         self._server = Server(self.world, self._rest, self.gateway)
-        self._speaking, self._touching = UserMessages(self.world), UserActions(self.world)
 
     async def __aenter__(self) -> FakeDiscord:
         await self._server.open()
@@ -96,125 +90,9 @@ class FakeDiscord(Factories):
         """All interactions of users, oldest first."""
         return list(self.world.interactions.values())
 
-    # Actions of users that return at once, before the app has received the events
-
-    def say(
-        self,
-        user: User,
-        channel: Channel,
-        text: str,
-        *,
-        files: Iterable[tuple[str, bytes]] = (),
-        reply_to: Message | None = None,
-        ping: bool = True,
-        extra: Json | None = None,
-    ) -> Message:
-        """Post a message; `files` are names with bytes, `extra` more fields of its JSON. `discord.bot.mention` in the
-        text mentions the app.
-
-        `ping` is True if a reply notifies the author of the original message, which users can switch off.
-        """
-        return self._speaking.say(user, channel, text, files=files, reply_to=reply_to, ping=ping, extra=extra or {})
-
-    def reply(self, user: User, message: Message, text: str, *, ping: bool = True) -> Message:
-        """Reply to a message."""
-        return self.say(user, message.channel, text, reply_to=message, ping=ping)
-
-    def edit(self, message: Message, text: str) -> None:
-        """Edit a message as its author."""
-        self._speaking.edit(message, text)
-
-    def delete(self, message: Message) -> None:
-        """Delete a message as its author."""
-        self._speaking.delete(message)
-
-    def unfurl(self, message: Message, title: str) -> None:
-        """Discord adds the preview of a link to a message: MESSAGE_UPDATE without an edit."""
-        self._speaking.unfurl(message, title)
-
-    def again(self, message: Message) -> None:
-        """Deliver a message once more, as a resumed session may."""
-        self._speaking.again(message)
-
-    def react(self, user: User, message: Message, emoji: str) -> None:
-        """Put an emoji on a message."""
-        self._speaking.react(user, message, emoji)
-
-    def thread(self, user: User, parent: Channel, name: str, on: Message | None = None) -> Channel:
-        """Open a thread, on a message or beside all."""
-        return self._speaking.thread(user, parent, name, on)
-
-    def post(self, user: User, forum: Channel, title: str, text: str) -> Message:
-        """Post in a forum: a thread with a title; its first message, which has the thread's id."""
-        return self._speaking.post(user, forum, title, text)
-
-    def archive(self, thread: Channel, *, locked: bool = False) -> None:
-        """Archive a thread, as time does."""
-        self._speaking.archive(thread, locked=locked)
-
-    def remove(self, channel: Channel) -> None:
-        """Delete a channel or thread."""
-        self._speaking.delete_place(channel)
-
-    def type(self, user: User, channel: Channel) -> None:
-        """Begin to type."""
-        self._speaking.type(user, channel)
-
-    # Actions of users that wait for the app's first answer, at most three seconds
-
-    async def press(self, user: User, message: Message, name: str, *, hidden: bool = False) -> Interaction:
-        """Press a button by its label or custom id.
-
-        `hidden` also allows a disabled button or one from before an edit, as on an outdated screen.
-
-        Raises:
-            LookupError: the button is not found.
-        """
-        return await self._touching.press(user, message, name, hidden=hidden)
-
-    async def choose(self, user: User, message: Message, name: str, *values: Any) -> Interaction:
-        """Choose from a select: values or labels of its options, or users, roles and channels."""
-        return await self._touching.choose(user, message, name, values)
-
-    async def command(
-        self, user: User, words: str, channel: Channel, options: Mapping[str, Any] | None = None
-    ) -> Interaction:
-        """Type a slash command: `command(ana, "mcp show", channel, {"server": "github"})`.
-
-        Raises:
-            LookupError: the command is not offered to the user there, or it has no such option.
-        """
-        return await self._touching.command(user, words, channel, options or {})
-
-    async def suggest(
-        self,
-        user: User,
-        words: str,
-        channel: Channel,
-        option: str,
-        typed: str = "",
-        *,
-        others: Mapping[str, Any] | None = None,
-    ) -> list[Json]:
-        """Type into an option with autocomplete; returns the choices the app offers."""
-        return (await self._touching.suggest(user, words, channel, option, typed, others=others or {})).choices
-
-    async def shortcut(self, user: User, name: str, message: Message) -> Interaction:
-        """Use a command of a message's context menu."""
-        return await self._touching.shortcut(user, name, message)
-
-    async def submit(
-        self,
-        user: User,
-        values: Values | None = None,
-        files: Mapping[str, list[tuple[str, bytes]]] | None = None,
-    ) -> Interaction:
-        """Fill in and submit the modal that a user has open. Fields are named by label or custom id."""
-        return await self._touching.submit(user, values or {}, files or {})
-
     def close_modal(self, user: User) -> None:
         """Close the modal that a user has open. The app gets no event."""
-        del self._touching.modals[user.id]
+        del self.modals[user.id]
 
     # Visible state
 
@@ -224,13 +102,13 @@ class FakeDiscord(Factories):
 
     def modal(self, user: User) -> Modal:
         """Return the modal that a user has open. Raises LookupError without one."""
-        if user.id not in self._touching.modals:
+        if user.id not in self.modals:
             raise LookupError(f"{user.name} has no modal open")
-        return self._touching.modals[user.id]
+        return self.modals[user.id]
 
     def reload(self, user: User) -> None:
         """Restart the client of a user, without its ephemeral messages and its modal."""
-        self._touching.modals.pop(user.id, None)
+        self.modals.pop(user.id, None)
         for kept in self.world.messages.values():
             for message in kept.values():
                 message.deleted = message.deleted or message.ephemeral_to == user.id

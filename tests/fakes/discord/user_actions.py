@@ -17,28 +17,35 @@ from tests.fakes.discord.permissions import Permission
 from tests.fakes.discord.places import Channel
 from tests.fakes.discord.refusals import Json
 from tests.fakes.discord.state import DiscordState
+from tests.fakes.discord.user_messages import UserMessages
 
 RESOLVED = frozenset({6, 7, 8, 9, 11})
 """Types of options with an id as the value: user, channel, role, mentionable, attachment."""
 
 
-class UserActions:
+class UserActions(UserMessages):
     """Interactions of users. Each method waits until the app has answered or three seconds have passed."""
 
     def __init__(self, world: DiscordState) -> None:
-        self._world = world
+        super().__init__(world)
         self.modals: dict[str, Modal] = {}
         """The open modal of each user, by id; opening another closes the first."""
 
-    async def press(self, user: User, message: Message, name: str, *, hidden: bool) -> Interaction:
-        """Press a button by its label or custom id; `hidden`: also one that is disabled or no longer there."""
+    async def press(self, user: User, message: Message, name: str, *, hidden: bool = False) -> Interaction:
+        """Press a button by its label or custom id.
+
+        `hidden` also allows a disabled button or one from before an edit, as on an outdated screen.
+
+        Raises:
+            LookupError: the button is not found.
+        """
         button = _control(message, name, frozenset({BUTTON}), hidden=hidden)
         assert "custom_id" in button, f"{name} is a link"
         assert hidden or not button.get("disabled"), f"{name} is disabled"
         data: Json = {"component_type": BUTTON, "custom_id": button["custom_id"], "id": button.get("id", 1)}
         return await self._done(self._new(Asked.COMPONENT, user, message.channel, data, message))
 
-    async def choose(self, user: User, message: Message, name: str, values: tuple[Any, ...]) -> Interaction:
+    async def choose(self, user: User, message: Message, name: str, *values: Any) -> Interaction:
         """Choose from a select by its placeholder or custom id: values, labels, or the users, roles and channels."""
         select = _control(message, name, SELECTS, hidden=False)
         data: Json = {"component_type": select["type"], "custom_id": select["custom_id"], "id": select["id"]}
@@ -50,8 +57,15 @@ class UserActions:
             data["values"] = [self._resolved(value, message.channel, data) for value in values]
         return await self._done(self._new(Asked.COMPONENT, user, message.channel, data, message))
 
-    async def command(self, user: User, words: str, channel: Channel, options: Mapping[str, Any]) -> Interaction:
-        """Type a slash command with its options; files are given as a name with bytes."""
+    async def command(
+        self, user: User, words: str, channel: Channel, options: Mapping[str, Any] | None = None
+    ) -> Interaction:
+        """Type a slash command: `command(ana, "mcp show", channel, {"server": "github"})`. A file is a name with bytes.
+
+        Raises:
+            LookupError: the command is not offered to the user there, or it has no such option.
+        """
+        options = options or {}
         command, path, takes = self._command(user, words, channel)
         missing = [option["name"] for option in takes if option.get("required") and option["name"] not in options]
         assert not missing, f"/{words} cannot be sent without {missing}"
@@ -62,17 +76,24 @@ class UserActions:
         return await self._done(self._new(Asked.COMMAND, user, channel, data, None))
 
     async def suggest(
-        self, user: User, words: str, channel: Channel, option: str, typed: str, *, others: Mapping[str, Any]
-    ) -> Interaction:
-        """Type into an option with autocomplete, perhaps with others filled in before."""
+        self,
+        user: User,
+        words: str,
+        channel: Channel,
+        option: str,
+        typed: str = "",
+        *,
+        others: Mapping[str, Any] | None = None,
+    ) -> list[Json]:
+        """Type into an option with autocomplete, perhaps with others filled in before. Return the app's choices."""
         command, path, takes = self._command(user, words, channel)
         data = self._data(command, channel)
         found = next(each for each in takes if each["name"] == option)
         assert found.get("autocomplete"), f"{option} has no autocomplete"
-        given = [self._given(takes, name, value, channel, data) for name, value in others.items()]
+        given = [self._given(takes, name, value, channel, data) for name, value in (others or {}).items()]
         given.append({"type": found["type"], "name": option, "value": typed, "focused": True})
         data |= {"options": _nested(path, given), "focused_type": found["type"]}
-        return await self._done(self._new(Asked.AUTOCOMPLETE, user, channel, data, None))
+        return (await self._done(self._new(Asked.AUTOCOMPLETE, user, channel, data, None))).choices
 
     async def shortcut(self, user: User, name: str, message: Message) -> Interaction:
         """Use a command of a message's context menu."""
@@ -81,20 +102,27 @@ class UserActions:
         data |= {"target_id": message.id, "resolved": {"messages": {message.id: message.described()}}}
         return await self._done(self._new(Asked.COMMAND, user, message.channel, data, None))
 
-    async def submit(self, user: User, values: Values, files: Mapping[str, list[tuple[str, bytes]]]) -> Interaction:
-        """Submit the modal that the user has open. `files` are names with bytes, by label or custom id."""
+    async def submit(
+        self,
+        user: User,
+        values: Values | None = None,
+        files: Mapping[str, list[tuple[str, bytes]]] | None = None,
+    ) -> Interaction:
+        """Fill in and submit the modal that the user has open. Fields are named by label or custom id, `files` are
+        names with bytes.
+        """
         modal = self.modals[user.id]
         came = modal.opened_by
         attachments: Json = {}
         uploaded: dict[str, list[str]] = {}
         for label, inner in _uploads(modal.drawn):
-            given = files.get(label, files.get(inner["custom_id"], []))
-            stored = [self._world.store(name, content, came.channel.id) for name, content in given]
+            given = (files or {}).get(label, (files or {}).get(inner["custom_id"], []))
+            stored = [self.world.store(name, content, came.channel.id) for name, content in given]
             uploaded[inner["custom_id"]] = [each.id for each in stored]
             attachments |= {each.id: each.described() for each in stored}
         data: Json = {
             "custom_id": modal.drawn["custom_id"],
-            "components": filled_in(modal.drawn, values, uploaded),
+            "components": filled_in(modal.drawn, values or {}, uploaded),
             "resolved": {"attachments": attachments} if attachments else {},
         }
         del self.modals[user.id]
@@ -105,7 +133,7 @@ class UserActions:
     # How it goes out
 
     def _new(self, kind: Asked, user: User, channel: Channel, data: Json, message: Message | None) -> Interaction:
-        world = self._world
+        world = self.world
         granted = channel.permissions(user, world.now())
         assert granted & Permission.VIEW_CHANNEL, f"{user.name} does not see {channel.name}"
         if message is not None:
@@ -134,7 +162,7 @@ class UserActions:
         return interaction
 
     def _where(self, user: User, channel: Channel, granted: Permission) -> Json:
-        owners = {"1": user.id} if user.id in self._world.app.installed_by else {}
+        owners = {"1": user.id} if user.id in self.world.app.installed_by else {}
         guild = channel.guild
         if guild is None:
             context = _context_of(channel)
@@ -153,7 +181,7 @@ class UserActions:
 
     async def _done(self, interaction: Interaction) -> Interaction:
         """Send it and wait for the answer, three seconds of the clock at most."""
-        world = self._world
+        world = self.world
         world.tell("INTERACTION_CREATE", interaction.payload, None, None)
         await world.clock.reach_or(interaction.at + world.limits.answer_within, interaction.settled)
         if not interaction.settled.is_set():
@@ -187,7 +215,7 @@ class UserActions:
             LookupError: their client does not offer it.
         """
         guild = channel.guild.id if channel.guild else ""
-        registered = self._world.app.commands
+        registered = self.world.app.commands
         offered = [*(registered.get(guild, []) if guild else []), *registered.get("", [])]
         command = next((each for each in offered if each["name"] == name and each["type"] == kind), None)
         if command is None or not self._offered(user, command, channel):
@@ -196,14 +224,14 @@ class UserActions:
 
     def _offered(self, user: User, command: Json, channel: Channel) -> bool:
         contexts, installations = command.get("contexts"), command["integration_types"]
-        by_user = USER_INSTALL in installations and user.id in self._world.app.installed_by
+        by_user = USER_INSTALL in installations and user.id in self.world.app.installed_by
         context = _context_of(channel)
         if contexts is not None and context not in contexts:
             return False
         with_bot = context == IN_DM if channel.guild is None else channel.guild.with_bot
         if channel.guild is None or not with_bot or GUILD_INSTALL not in installations:
             return by_user or (with_bot and GUILD_INSTALL in installations)
-        granted = channel.permissions(user, self._world.now())
+        granted = channel.permissions(user, self.world.now())
         needed = command.get("default_member_permissions")
         if not granted & Permission.USE_APPLICATION_COMMANDS:
             return False
@@ -231,12 +259,12 @@ class UserActions:
     def _resolved(self, value: Any, channel: Channel, data: Json) -> str:
         """Return the id of the picked object, which is described beside the options, a user with the membership."""
         if isinstance(value, tuple):
-            value = self._world.store(value[0], value[1], "ephemeral")
+            value = self.world.store(value[0], value[1], "ephemeral")
         resolved = data.setdefault("resolved", {})
         resolved.setdefault(_PICKED[type(value)], {})[value.id] = value.described()
         member = channel.guild.members.get(value.id) if channel.guild else None
         if member is not None:
-            granted = channel.permissions(member.user, self._world.now())
+            granted = channel.permissions(member.user, self.world.now())
             described = member.described(with_user=False, permissions=granted)
             resolved.setdefault("members", {})[value.id] = described
         return str(value.id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import TracebackType
 
 from tests.fakes.clock import Clock
@@ -12,7 +12,6 @@ from tests.fakes.slack.apps import App
 from tests.fakes.slack.calls import CallLog
 from tests.fakes.slack.deliveries import Delivery, Post
 from tests.fakes.slack.envelopes import Envelopes
-from tests.fakes.slack.factories import Factories
 from tests.fakes.slack.faults import Fault
 from tests.fakes.slack.limits import Limits
 from tests.fakes.slack.manifest import Manifest, shipped
@@ -28,28 +27,27 @@ from tests.fakes.slack.server import Server
 from tests.fakes.slack.signed_posts import SignedPosts
 from tests.fakes.slack.sockets import Sockets
 from tests.fakes.slack.state import SlackState
-from tests.fakes.slack.user_actions import UserActions, Values
-from tests.fakes.slack.user_messages import UserMessages
+from tests.fakes.slack.user_actions import UserActions
 from tests.fakes.slack.web_api import WebApi
 from tests.fakes.slack.workspace import Sight
 
 
-class FakeSlack(Factories):
+class FakeSlack(UserActions):
     """`async with FakeSlack() as slack`: one app, installed in one workspace until `install` adds another."""
 
     def __init__(self, team: Team | None = None, manifest: Manifest | None = None) -> None:
         clock, app, limits = Clock(), App(manifest or shipped()), Limits()
         world = SlackState(clock, app, Modals(clock, limits), ResponseUrls(clock), Pace(clock), limits)
-        super().__init__(world, team or Team())
-        self.sockets = Sockets(self.app.id, lambda: self.limits.connections)
+        sockets = Sockets(app.id, lambda: limits.connections)
+        self.post = Post(clock, sockets)
+        envelopes = Envelopes(world, self.post)
+        super().__init__(world, team or Team(), envelopes)
+        self.sockets = sockets
         self.posts: SignedPosts | None = None
-        self.post = Post(self.clock, self.sockets)
-        self._api = WebApi(self.world)
-        self._server = Server(self.world, self._api, self.sockets)
-        envelopes = Envelopes(self.world, self.post)
-        self.world.emit = envelopes.event
-        self.world.socket_url = lambda: f"ws://127.0.0.1:{self._server.port}/link?ticket={self.sockets.ticket()}"
-        self._speaking, self._touching = UserMessages(self.world), UserActions(self.world, envelopes)
+        self._api = WebApi(world)
+        self._server = Server(world, self._api, sockets)
+        world.emit = envelopes.event
+        world.socket_url = lambda: f"ws://127.0.0.1:{self._server.port}/link?ticket={sockets.ticket()}"
 
     async def __aenter__(self) -> FakeSlack:
         await self._server.open()
@@ -119,56 +117,6 @@ class FakeSlack(Factories):
         event = {"type": "team_access_revoked", "team_ids": [team.id]}
         self.world.emit(self.world.workspaces[other.team.id], "team_access_revoked", event)
 
-    # Actions of users that return at once, before the app has received the events
-
-    def say(
-        self,
-        user: User,
-        channel: Channel,
-        text: str,
-        *,
-        thread_ts: str | None = None,
-        files: Iterable[tuple[str, bytes]] = (),
-        broadcast: bool = False,
-        subtype: str | None = None,
-        client_msg_id: str = "",
-        extra: Json | None = None,
-    ) -> Message:
-        """Post a message; `files` are names with bytes, `extra` more fields of its JSON. `slack.bot.mention` in the
-        text mentions the app.
-        """
-        return self._speaking.say(
-            user,
-            channel,
-            text,
-            thread_ts=thread_ts,
-            files=files,
-            broadcast=broadcast,
-            subtype=subtype,
-            client_msg_id=client_msg_id,
-            extra=extra or {},
-        )
-
-    def edit(self, message: Message, text: str) -> None:
-        """Edit a message as its author."""
-        self._speaking.edit(message, text)
-
-    def delete(self, message: Message) -> None:
-        """Delete a message as its author."""
-        self._speaking.delete(message)
-
-    def unfurl(self, message: Message, title: str) -> None:
-        """Slack adds the preview of a link to a message: message_changed without an edit."""
-        self._speaking.unfurl(message, {"title": title, "fallback": title, "id": len(message.attachments) + 1})
-
-    def join(self, user: User, channel: Channel) -> Message:
-        """Come into a channel."""
-        return self._speaking.join(user, channel)
-
-    def react(self, user: User, message: Message, emoji: str) -> None:
-        """Put an emoji on a message."""
-        self._speaking.react(user, message, emoji)
-
     def open_home(self, user: User, tab: str = "home") -> None:
         """Open the app's Home tab, or with 'messages' its direct message."""
         workspace = self.world.workspaces[user.team.id]
@@ -235,45 +183,6 @@ class FakeSlack(Factories):
         """Send any other event as it is."""
         events.tell(self.world, self.workspace, subscription, event)
 
-    # Actions of users that wait for the app's acknowledgement, at most three seconds
-
-    async def press(
-        self, user: User, on: Message | View, name: str, *, as_of: Json | None = None, hidden: bool = False
-    ) -> Delivery:
-        """Press a button by its action id, text or value.
-
-        `as_of` is an entry of `message.past`, as on an outdated screen. `hidden` also allows hidden buttons.
-
-        Raises:
-            LookupError: the user sees no such button.
-        """
-        assert isinstance(on, View) or on.ephemeral_to in {"", user.id}, f"{user.name} does not see this message"
-        return await self._touching.press(user, on, name, as_of=as_of, hidden=hidden)
-
-    async def choose(self, user: User, on: Message | View, name: str, *values: str) -> Delivery:
-        """Choose from a select, an overflow menu, checkboxes or radio buttons, by value or text of the options."""
-        return await self._touching.press(user, on, name, values)
-
-    async def suggest(self, user: User, on: Message | View, name: str, typed: str) -> list[Json]:
-        """Type into an external select; returns the options the app offers."""
-        return await self._touching.suggest(user, on, name, typed)
-
-    async def submit(self, user: User, values: Values | None = None, view: View | None = None) -> Delivery:
-        """Fill in and submit the modal that is on top; inputs are named by action id, block id or label."""
-        return await self._touching.submit(user, view or self.modal(user), values or {})
-
-    async def close_modal(self, user: User) -> Delivery | None:
-        """Close the modal that is on top."""
-        return await self._touching.close(user, self.modal(user))
-
-    async def command(self, user: User, command: str, text: str, channel: Channel) -> Delivery:
-        """Type a slash command."""
-        return await self._touching.command(user, command, text, channel)
-
-    async def shortcut(self, user: User, callback_id: str, message: Message | None = None) -> Delivery:
-        """Use a shortcut: on a message, or a global one."""
-        return await self._touching.shortcut(user, callback_id, message)
-
     # Visible state
 
     def what_user_sees(self, user: User, channel: Channel, thread_ts: str | None = None) -> list[Sight]:
@@ -283,17 +192,6 @@ class FakeSlack(Factories):
     def reload(self, user: User) -> None:
         """Restart the client of a user, without its ephemeral messages."""
         self.world.workspaces[user.team.id].reload(user.id)
-
-    def modal(self, user: User) -> View:
-        """Return the modal on top.
-
-        Raises:
-            LookupError: the user has no open modal.
-        """
-        stack = self.world.modals.stacks.get(user.id)
-        if not stack:
-            raise LookupError(f"{user.name} has no modal open")
-        return stack[-1]
 
     def modals(self, user: User) -> list[View]:
         """Return the stack of modals that a user has open."""

@@ -10,34 +10,50 @@ from tests.fakes.slack.deliveries import Delivery
 from tests.fakes.slack.envelopes import Envelopes
 from tests.fakes.slack.messages import Json, Message
 from tests.fakes.slack.modals import View
-from tests.fakes.slack.people import User
+from tests.fakes.slack.people import Team, User
 from tests.fakes.slack.places import Channel
 from tests.fakes.slack.responses import ResponseUrl, answer_with
 from tests.fakes.slack.state import SlackState
+from tests.fakes.slack.user_messages import UserMessages
 from tests.fakes.slack.view_shapes import checked_view
-from tests.fakes.slack.workspace import Workspace
 
 Values = Mapping[str, str | list[str] | None]
 
 
-class UserActions:
+class UserActions(UserMessages):
     """Interactions. Each waits for the app's acknowledgement, at most as long as Slack does, and applies its answer."""
 
-    def __init__(self, world: SlackState, envelopes: Envelopes) -> None:
-        self._world, self._envelopes = world, envelopes
+    def __init__(self, world: SlackState, team: Team, envelopes: Envelopes) -> None:
+        super().__init__(world, team)
+        self._envelopes = envelopes
         self._states: dict[tuple[str, str], State] = {}
 
     async def press(
+        self, user: User, on: Message | View, name: str, *, as_of: Json | None = None, hidden: bool = False
+    ) -> Delivery:
+        """Press a button by its action id, text or value.
+
+        `as_of` is an entry of `message.past`, as on an outdated screen. `hidden` also allows hidden buttons.
+
+        Raises:
+            LookupError: the user sees no such button.
+        """
+        assert isinstance(on, View) or on.ephemeral_to in {"", user.id}, f"{user.name} does not see this message"
+        return await self._choose(user, on, name, as_of=as_of, hidden=hidden)
+
+    async def choose(self, user: User, on: Message | View, name: str, *values: str) -> Delivery:
+        """Choose from a select, an overflow menu, checkboxes or radio buttons, by value or text of the options."""
+        return await self._choose(user, on, name, *values)
+
+    async def _choose(
         self,
         user: User,
         on: Message | View,
         name: str,
-        values: tuple[str, ...] = (),
-        *,
+        *values: str,
         as_of: Json | None = None,
         hidden: bool = False,
     ) -> Delivery:
-        """Press or choose. `as_of` is an outdated message on the user's screen."""
         blocks = self._blocks(on, as_of)
         control = find(blocks, name, None if hidden else user.id)
         state = self._state(user, on, blocks)
@@ -63,15 +79,16 @@ class UserActions:
         groups = [group["options"] for group in answer.get("option_groups", [])]
         return [*answer.get("options", []), *(option for group in groups for option in group)]
 
-    async def submit(self, user: User, view: View, values: Values) -> Delivery:
-        """Fill in and submit a modal.
+    async def submit(self, user: User, values: Values | None = None, view: View | None = None) -> Delivery:
+        """Fill in and submit the modal that is on top; inputs are named by action id, block id or label.
 
         Raises:
             LookupError: there is no such input, or one that is needed is empty; Slack's client would not send it.
         """
+        view = view or self.modal(user)
         blocks = view.drawn["blocks"]
         state = self._state(user, view, blocks)
-        for name, value in values.items():
+        for name, value in (values or {}).items():
             control = find(blocks, name, user.id)
             given = value if isinstance(value, list) else [] if value is None else [value]
             state[control.block["block_id"]][control.element["action_id"]] = chosen(control.element, *given)
@@ -82,7 +99,7 @@ class UserActions:
         described = view.described() | {"state": {"values": copy.deepcopy(state)}}
         payload = self._person(user, view.team) | {
             "type": "view_submission",
-            "trigger_id": self._world.modals.trigger(user.id, view.team, view.id),
+            "trigger_id": self.world.modals.trigger(user.id, view.team, view.id),
             "view": described,
             "response_urls": [],
         }
@@ -91,9 +108,21 @@ class UserActions:
             self._applied(user, view, delivery.answer)
         return delivery
 
-    async def close(self, user: User, view: View) -> Delivery | None:
-        """Close a modal. The app gets the event only if the view has `notify_on_close`."""
-        self._world.modals.stacks[user.id].remove(view)
+    def modal(self, user: User) -> View:
+        """Return the modal on top.
+
+        Raises:
+            LookupError: the user has no open modal.
+        """
+        stack = self.world.modals.stacks.get(user.id)
+        if not stack:
+            raise LookupError(f"{user.name} has no modal open")
+        return stack[-1]
+
+    async def close_modal(self, user: User) -> Delivery | None:
+        """Close the modal that is on top. The app gets the event only if the view has `notify_on_close`."""
+        view = self.modal(user)
+        self.world.modals.stacks[user.id].remove(view)
         if not view.drawn.get("notify_on_close"):
             return None
         payload = self._person(user, view.team) | {
@@ -105,13 +134,13 @@ class UserActions:
 
     async def command(self, user: User, command: str, text: str, channel: Channel) -> Delivery:
         """Type a slash command into a channel; Slack has none in threads."""
-        if command not in self._world.app.commands:
+        if command not in self.world.app.commands:
             raise LookupError(f"{command} is not a valid command")
-        workspace = self._world.workspaces[channel.team.id]
-        urls = self._world.response_urls
-        url = urls.issue(self._world, workspace.team.id, user.id, channel.id)
+        workspace = self.world.workspaces[channel.team.id]
+        urls = self.world.response_urls
+        url = urls.issue(self.world, workspace.team.id, user.id, channel.id)
         payload: Json = {
-            "token": self._world.app.verification_token,
+            "token": self.world.app.verification_token,
             "team_id": user.team.id,
             "team_domain": user.team.domain,
             "channel_id": channel.id,
@@ -120,30 +149,30 @@ class UserActions:
             "user_name": user.name.lower(),
             "command": command,
             "text": text,
-            "api_app_id": self._world.app.id,
-            "is_enterprise_install": str(bool(self._world.app.installations[workspace.team.id].organization)).lower(),
+            "api_app_id": self.world.app.id,
+            "is_enterprise_install": str(bool(self.world.app.installations[workspace.team.id].organization)).lower(),
             **({"enterprise_id": workspace.team.enterprise} if workspace.team.enterprise else {}),
             "response_url": url,
-            "trigger_id": self._world.modals.trigger(user.id, workspace.team.id),
+            "trigger_id": self.world.modals.trigger(user.id, workspace.team.id),
         }
         delivery = await self._done(self._envelopes.command(payload))
         answer = delivery.answer
         if answer:
             given = {"text": answer} if isinstance(answer, str) else answer
             target = ResponseUrl(workspace.team.id, user.id, channel.id, None, 0, 1)
-            answer_with(self._world, target, given)
+            answer_with(self.world, target, given)
         return delivery
 
-    async def shortcut(self, user: User, callback_id: str, message: Message | None) -> Delivery:
+    async def shortcut(self, user: User, callback_id: str, message: Message | None = None) -> Delivery:
         """Use a shortcut, on a message or anywhere."""
-        if callback_id not in self._world.app.shortcuts:
+        if callback_id not in self.world.app.shortcuts:
             raise LookupError(f"there is no shortcut {callback_id}")
-        workspace = self._workspace(message) if message else self._world.workspaces[user.team.id]
+        workspace = self._workspace(message) if message else self.world.workspaces[user.team.id]
         payload = self._person(user, workspace.team.id) | {
             "type": "shortcut",
             "callback_id": callback_id,
             "action_ts": workspace.new_ts(),
-            "trigger_id": self._world.modals.trigger(user.id, workspace.team.id),
+            "trigger_id": self.world.modals.trigger(user.id, workspace.team.id),
         }
         if message is not None:
             channel = workspace.channel(message.channel)
@@ -152,8 +181,8 @@ class UserActions:
                 "channel": {"id": channel.id, "name": channel.name or "directmessage"},
                 "message_ts": message.ts,
                 "message": message.written(),
-                "response_url": self._world.response_urls.issue(
-                    self._world, workspace.team.id, user.id, channel.id, message
+                "response_url": self.world.response_urls.issue(
+                    self.world, workspace.team.id, user.id, channel.id, message
                 ),
             }
         return await self._done(self._envelopes.interaction(payload))
@@ -163,7 +192,7 @@ class UserActions:
         return delivery
 
     def _applied(self, user: User, view: View, answer: Json | str | None) -> None:
-        modals, stack = self._world.modals, self._world.modals.stacks[user.id]
+        modals, stack = self.world.modals, self.world.modals.stacks[user.id]
         match answer if isinstance(answer, dict) else {}:
             case {"response_action": "errors", "errors": dict(errors)}:
                 known = {block["block_id"] for block in view.drawn["blocks"] if block["type"] == "input"}
@@ -183,7 +212,7 @@ class UserActions:
                     stack.remove(view)
 
     def _surrounded(self, user: User, on: Message | View, kind: str, as_of: Json | None) -> Json:
-        workspace, modals = self._workspace(on), self._world.modals
+        workspace, modals = self._workspace(on), self.world.modals
         payload = self._person(user, workspace.team.id) | {"type": kind}
         if isinstance(on, View):
             return payload | {
@@ -204,20 +233,20 @@ class UserActions:
             "trigger_id": modals.trigger(user.id, workspace.team.id),
         }
         if kind == "block_actions":
-            urls = self._world.response_urls
-            payload["response_url"] = urls.issue(self._world, workspace.team.id, user.id, channel.id, on)
+            urls = self.world.response_urls
+            payload["response_url"] = urls.issue(self.world, workspace.team.id, user.id, channel.id, on)
         return payload if on.ephemeral_to else payload | {"message": as_of or on.written()}
 
     def _person(self, user: User, team: str) -> Json:
-        found = self._world.workspaces[team].team
+        found = self.world.workspaces[team].team
         handle = user.name.lower()
         return {
             "user": {"id": user.id, "username": handle, "name": handle, "team_id": user.team.id},
-            "api_app_id": self._world.app.id,
-            "token": self._world.app.verification_token,
+            "api_app_id": self.world.app.id,
+            "token": self.world.app.verification_token,
             "team": {"id": found.id, "domain": found.domain},
             "enterprise": {"id": found.enterprise, "name": found.enterprise} if found.enterprise else None,
-            "is_enterprise_install": bool(self._world.app.installations[team].organization),
+            "is_enterprise_install": bool(self.world.app.installations[team].organization),
         }
 
     def _touched(self, control: Control, name: str, values: tuple[str, ...], state: State) -> Json:
@@ -251,8 +280,3 @@ class UserActions:
             return drawn
         blocks: list[Json] = on.blocks if as_of is None else as_of.get("blocks", [])
         return blocks
-
-    def _workspace(self, on: Message | View) -> Workspace:
-        if isinstance(on, View):
-            return self._world.workspaces[on.team]
-        return next(w for w in self._world.workspaces.values() if w.messages.get(on.channel, {}).get(on.ts) is on)

@@ -7,18 +7,16 @@ import uuid
 from collections.abc import Iterable
 
 from tests.fakes.slack import events
+from tests.fakes.slack.factories import Factories
 from tests.fakes.slack.messages import Json, Message
+from tests.fakes.slack.modals import View
 from tests.fakes.slack.people import User
 from tests.fakes.slack.places import Channel
-from tests.fakes.slack.state import SlackState
 from tests.fakes.slack.workspace import Workspace
 
 
-class UserMessages:
+class UserMessages(Factories):
     """Messages of users in all workspaces. Methods return before the app has received the events."""
-
-    def __init__(self, world: SlackState) -> None:
-        self._world = world
 
     def say(
         self,
@@ -26,17 +24,19 @@ class UserMessages:
         channel: Channel,
         text: str,
         *,
-        thread_ts: str | None,
-        files: Iterable[tuple[str, bytes]],
-        broadcast: bool,
-        subtype: str | None,
-        client_msg_id: str,
-        extra: Json,
+        thread_ts: str | None = None,
+        files: Iterable[tuple[str, bytes]] = (),
+        broadcast: bool = False,
+        subtype: str | None = None,
+        client_msg_id: str = "",
+        extra: Json | None = None,
     ) -> Message:
-        """Post a message as a user or as another bot."""
-        workspace = self._world.workspaces[channel.team.id]
+        """Post a message as a user or as another bot; `files` are names with bytes, `extra` more fields of its JSON.
+        `slack.bot.mention` in the text mentions the app.
+        """
+        workspace = self.world.workspaces[channel.team.id]
         assert user.id in channel.members, f"{user.name} is not in {channel.name}"
-        stored = [workspace.store(name, content, user.id, self._world.base) for name, content in files]
+        stored = [workspace.store(name, content, user.id, self.world.base) for name, content in files]
         message = Message(
             workspace.new_ts(),
             channel.id,
@@ -51,10 +51,10 @@ class UserMessages:
             broadcast=broadcast,
             subtype=subtype or ("file_share" if stored else "thread_broadcast" if broadcast else None),
             client_msg_id="" if user.bot_id else client_msg_id or str(uuid.uuid4()),
-            extra=extra,
+            extra=extra or {},
         )
         workspace.keep(message)
-        events.posted(self._world, workspace, message)
+        events.posted(self.world, workspace, message)
         return message
 
     def edit(self, message: Message, text: str) -> None:
@@ -63,7 +63,7 @@ class UserMessages:
         before = message.remember()
         message.text, message.blocks = text, typed(text)
         message.edited = {"user": message.user, "ts": workspace.new_ts()}
-        events.changed(self._world, workspace, message, before)
+        events.changed(self.world, workspace, message, before)
 
     def delete(self, message: Message) -> None:
         """Delete a message as its author; one with replies leaves a tombstone."""
@@ -74,24 +74,25 @@ class UserMessages:
             message.user, message.files, message.extra = "USLACKBOT", [], {}
         else:
             message.deleted = True
-        events.deleted(self._world, workspace, message, before)
+        events.deleted(self.world, workspace, message, before)
 
-    def unfurl(self, message: Message, attachment: Json) -> None:
-        """Add the preview of a link to a message, which changes it without an edit."""
+    def unfurl(self, message: Message, title: str) -> None:
+        """Add the preview of a link to a message, as Slack does: message_changed without an edit."""
         workspace = self._workspace(message)
         before = message.remember()
-        message.attachments = [*message.attachments, attachment]
-        events.changed(self._world, workspace, message, before)
+        preview = {"title": title, "fallback": title, "id": len(message.attachments) + 1}
+        message.attachments = [*message.attachments, preview]
+        events.changed(self.world, workspace, message, before)
 
     def join(self, user: User, channel: Channel) -> Message:
         """Come into a channel."""
-        workspace = self._world.workspaces[channel.team.id]
+        workspace = self.world.workspaces[channel.team.id]
         if user.id not in channel.members:
             channel.members.append(user.id)
         text = f"<@{user.id}> has joined the channel"
         message = Message(workspace.new_ts(), channel.id, user.id, user.team.id, text=text, subtype="channel_join")
         workspace.keep(message)
-        events.posted(self._world, workspace, message)
+        events.posted(self.world, workspace, message)
         joined = {
             "type": "member_joined_channel",
             "user": user.id,
@@ -100,7 +101,7 @@ class UserMessages:
             "channel_type": "C" if channel.kind == "channel" else "G",
             "event_ts": message.ts,
         }
-        events.tell(self._world, workspace, "member_joined_channel", joined)
+        events.tell(self.world, workspace, "member_joined_channel", joined)
         return message
 
     def react(self, user: User, message: Message, emoji: str) -> None:
@@ -116,10 +117,12 @@ class UserMessages:
             "item": item,
             "event_ts": workspace.new_ts(),
         }
-        events.tell(self._world, workspace, "reaction_added", event)
+        events.tell(self.world, workspace, "reaction_added", event)
 
-    def _workspace(self, message: Message) -> Workspace:
-        return next(w for w in self._world.workspaces.values() if w.messages.get(message.channel, {}).get(message.ts))
+    def _workspace(self, on: Message | View) -> Workspace:
+        if isinstance(on, View):
+            return self.world.workspaces[on.team]
+        return next(w for w in self.world.workspaces.values() if w.messages.get(on.channel, {}).get(on.ts) is on)
 
 
 def typed(text: str) -> list[Json]:

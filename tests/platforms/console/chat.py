@@ -37,9 +37,13 @@ class Chat:
         async with asyncio.timeout(LIMIT_SECONDS):
             return await self.task
 
-    async def type(self, text: str) -> None:
+    async def type(self, text: str, *shown: str) -> None:
+        """Send a line at the prompt, and wait until these texts are on the screen."""
         await self.terminal.prompts()
-        self.terminal.press(f"{text}\r")
+        await self.press(f"{text}\r", *shown)
+
+    async def press(self, keys: str, *shown: str) -> None:
+        await self.terminal.presses(keys, *shown)
 
 
 def now(value: T) -> asyncio.Future[T]:

@@ -80,6 +80,11 @@ class PseudoTerminal:
     def press(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
 
+    async def presses(self, keys: str, *shown: str) -> None:
+        """Press keys, and wait until these texts are on the screen."""
+        self.press(keys)
+        await self.shows(*shown)
+
     def resize(self, columns: int, rows: int) -> None:
         self._screen.resize(rows, columns)
         self._size(columns, rows)

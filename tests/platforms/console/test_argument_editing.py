@@ -30,21 +30,16 @@ async def asks(turn: ScriptedTurn) -> None:
 
 async def carded(chat: Chat) -> None:
     chat.engine.schema = SCHEMA
-    await chat.type("go")
-    await chat.terminal.shows(KEYS)
+    await chat.type("go", KEYS)
 
 
 async def test_e_asks_for_each_argument_with_its_value() -> None:
     async with chatting({"go": asks}) as chat:
         await carded(chat)
-        chat.terminal.press("e")
-        await chat.terminal.shows("Edit: Add note", "text: Buy milk")
-        chat.terminal.press(" and bread\r")
-        await chat.terminal.shows("  a whole number", "count:")
-        chat.terminal.press("3\r")
-        await chat.terminal.shows("yes | no | leave out", "pinned:")
-        chat.terminal.press("y\r")
-        await chat.terminal.shows(DONE)
+        await chat.press("e", "Edit: Add note", "text: Buy milk")
+        await chat.press(" and bread\r", "  a whole number", "count:")
+        await chat.press("3\r", "yes | no | leave out", "pinned:")
+        await chat.press("y\r", DONE)
         ((approval_id, revision, arguments, member),) = chat.engine.revisions
         assert (approval_id, revision) == ("apr-12345678", 1)
         assert arguments == {"text": "Buy milk and bread", "count": 3, "pinned": True}
@@ -56,18 +51,12 @@ async def test_an_invalid_value_is_asked_for_again() -> None:
     async with chatting({"go": asks}) as chat:
         chat.engine.editings = [InvalidValues((ArgumentError("count", "count: 99 is greater than the maximum of 9"),))]
         await carded(chat)
-        chat.terminal.press("e")
-        await chat.terminal.shows("text: Buy milk")
-        chat.terminal.press("\r")
-        await chat.terminal.shows("  a whole number", "count:")
-        chat.terminal.press("many\r")
-        await chat.terminal.shows("yes | no | leave out", "pinned:")
-        chat.terminal.press("\r")
-        await chat.terminal.shows("count: A whole number, such as 3.", "count: many")
-        chat.terminal.press(f"{ERASE}99\r")
-        await chat.terminal.shows("greater than the maximum of 9", "count: 99")
-        chat.terminal.press(f"{ERASE}9\r")
-        await chat.terminal.shows(DONE)
+        await chat.press("e", "text: Buy milk")
+        await chat.press("\r", "  a whole number", "count:")
+        await chat.press("many\r", "yes | no | leave out", "pinned:")
+        await chat.press("\r", "count: A whole number, such as 3.", "count: many")
+        await chat.press(f"{ERASE}99\r", "greater than the maximum of 9", "count: 99")
+        await chat.press(f"{ERASE}9\r", DONE)
         assert [arguments for _, _, arguments, _ in chat.engine.revisions] == [
             {"text": "Buy milk", "count": 99},
             {"text": "Buy milk", "count": 9},
@@ -77,21 +66,17 @@ async def test_an_invalid_value_is_asked_for_again() -> None:
 async def test_escape_leaves_the_call_as_it_is_and_the_keys_come_back() -> None:
     async with chatting({"go": asks}) as chat:
         await carded(chat)
-        chat.terminal.press("e")
-        await chat.terminal.shows("text: Buy milk")
-        chat.terminal.press("\x03")
-        await chat.terminal.shows("Nothing was changed.", KEYS)
+        await chat.press("e", "text: Buy milk")
+        await chat.press("\x03", "Nothing was changed.", KEYS)
         assert chat.engine.revisions == []
-        chat.terminal.press("y")
-        await chat.terminal.shows("▌ Approved.")
+        await chat.press("y", "▌ Approved.")
 
 
 async def test_a_user_who_may_not_edit_reads_why() -> None:
     async with chatting({"go": asks}) as chat:
         chat.engine.not_now = AlreadyDecided("That is decided already and cannot be edited.")
         await carded(chat)
-        chat.terminal.press("e")
-        await chat.terminal.shows("That is decided already", KEYS)
+        await chat.press("e", "That is decided already", KEYS)
         assert chat.engine.revisions == []
 
 
@@ -109,6 +94,5 @@ async def test_the_card_comes_again_with_the_changes() -> None:
         await chat.terminal.shows(
             "Changed by ben since the model asked for it.", 'text: "Buy milk" → "Buy bread"', KEYS
         )
-        chat.terminal.press("y")
-        await chat.terminal.shows("▌ Approved.", "Done.")
+        await chat.press("y", "▌ Approved.", "Done.")
         assert [decision.revision for decision in chat.engine.decisions] == [2]

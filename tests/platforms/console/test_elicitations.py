@@ -38,20 +38,16 @@ def asks(elicitation: Elicitation, **changes: Any) -> Any:
 
 
 async def carded(chat: Chat, *texts: str) -> None:
-    await chat.type("go")
-    await chat.terminal.shows(*texts)
+    await chat.type("go", *texts)
 
 
 async def test_a_form_is_filled_in_and_sent() -> None:
     properties = {"title": {"type": "string", "title": "Title"}, "copies": {"type": "integer", "default": 2}}
     async with chatting({"go": asks(a_form(properties=properties))}) as chat:
         await carded(chat, "▌ notes asks for an answer", "▌ > What is it called?", "It asks for Title, copies", KEYS)
-        chat.terminal.press("a")
-        await chat.terminal.shows("Answer notes", "are sent to this server only", "Title:")
-        chat.terminal.press("Milk\r")
-        await chat.terminal.shows("copies: 2")
-        chat.terminal.press("\r")
-        await chat.terminal.shows(f"▌ {SENT}", "Done with it.")
+        await chat.press("a", "Answer notes", "are sent to this server only", "Title:")
+        await chat.press("Milk\r", "copies: 2")
+        await chat.press("\r", f"▌ {SENT}", "Done with it.")
         ((elicitation_id, reply, member),) = chat.engine.replied
         assert (elicitation_id, member.author.principal) == ("eli-12345678", "console:ana")
         assert reply == ElicitationResult(ElicitationAction.ACCEPT, {"title": "Milk", "copies": 2})
@@ -60,33 +56,26 @@ async def test_a_form_is_filled_in_and_sent() -> None:
 async def test_d_declines() -> None:
     async with chatting({"go": asks(a_form())}) as chat:
         await carded(chat, KEYS)
-        chat.terminal.press("d")
-        await chat.terminal.shows(f"▌ {REFUSED}", "Done with it.")
+        await chat.press("d", f"▌ {REFUSED}", "Done with it.")
         assert [reply for _, reply, _ in chat.engine.replied] == [DECLINED]
 
 
 async def test_escape_leaves_the_form_and_the_keys_come_back() -> None:
     async with chatting({"go": asks(a_form())}) as chat:
         await carded(chat, KEYS)
-        chat.terminal.press("a")
-        await chat.terminal.shows("Title:")
-        chat.terminal.press("\x03")
-        await chat.terminal.shows("Nothing was changed.", KEYS)
+        await chat.press("a", "Title:")
+        await chat.press("\x03", "Nothing was changed.", KEYS)
         assert chat.engine.replied == []
-        chat.terminal.press("d")
-        await chat.terminal.shows(REFUSED)
+        await chat.press("d", REFUSED)
 
 
 async def test_an_invalid_value_is_asked_for_again() -> None:
     async with chatting({"go": asks(a_form())}) as chat:
         chat.engine.answerings = [InvalidValues((ArgumentError("title", "it is too short"),))]
         await carded(chat, KEYS)
-        chat.terminal.press("a")
-        await chat.terminal.shows("Title:")
-        chat.terminal.press("M\r")
-        await chat.terminal.shows("it is too short", "Title: M")
-        chat.terminal.press("ilk\r")
-        await chat.terminal.shows(SENT)
+        await chat.press("a", "Title:")
+        await chat.press("M\r", "it is too short", "Title: M")
+        await chat.press("ilk\r", SENT)
         assert chat.engine.replied[-1][1].content == {"title": "Milk"}
 
 
@@ -95,30 +84,25 @@ async def test_a_link_is_shown_whole_and_finished_with_a_key() -> None:
     async with chatting({"go": asks(a_link(url=url))}) as chat:
         await carded(chat, "▌ The page is on jira.example.com", "[s] show the link  [d] decline")
         assert "ticket" not in chat.terminal.text
-        chat.terminal.press("s")
-        await chat.terminal.shows("You leave this chat", "[f] I have finished  [d] decline")
+        await chat.press("s", "You leave this chat", "[f] I have finished  [d] decline")
         assert url in chat.terminal.text.replace("\n", "")
         assert chat.engine.replied == []
-        chat.terminal.press("f")
-        await chat.terminal.shows(f"▌ {FINISHED}", "Done with it.")
+        await chat.press("f", f"▌ {FINISHED}", "Done with it.")
         assert chat.engine.replied[0][1] == ElicitationResult(ElicitationAction.ACCEPT)
 
 
 async def test_a_form_without_fields_is_answered_with_a_yes() -> None:
     async with chatting({"go": asks(a_form(properties={}, message="Delete all of it?"))}) as chat:
         await carded(chat, "Delete all of it?", KEYS)
-        chat.terminal.press("a")
-        await chat.terminal.shows("[y] yes, go on  [d] decline")
-        chat.terminal.press("y")
-        await chat.terminal.shows(SENT)
+        await chat.press("a", "[y] yes, go on  [d] decline")
+        await chat.press("y", SENT)
         assert chat.engine.replied[0][1] == ElicitationResult(ElicitationAction.ACCEPT, {})
 
 
 async def test_another_key_says_which_there_are() -> None:
     async with chatting({"go": asks(a_form())}) as chat:
         await carded(chat, KEYS)
-        chat.terminal.press("y")
-        await chat.terminal.shows("One key: a, d.")
+        await chat.press("y", "One key: a, d.")
         assert chat.engine.replied == []
 
 
@@ -127,8 +111,7 @@ async def test_a_user_who_cannot_answer_reads_why_and_is_asked_no_more(refusal: 
     async with chatting({"go": asks(a_form())}) as chat:
         chat.engine.inquiries["eli-12345678"] = refusal
         await carded(chat, KEYS)
-        chat.terminal.press("d")
-        await chat.terminal.shows("Only Priya can answer this." if isinstance(refusal, NotAllowed) else "Ana was")
+        await chat.press("d", "Only Priya can answer this." if isinstance(refusal, NotAllowed) else "Ana was")
         assert chat.engine.replied == []
         chat.engine.answered.put_nowait(DECLINED)
         await chat.terminal.shows("Done with it.")
@@ -176,17 +159,14 @@ async def test_an_approval_and_a_question_are_asked_for_one_after_the_other() ->
     async with chatting({"go": script}) as chat:
         await carded(chat, KEYS)
         assert "[y] once" not in chat.terminal.text
-        chat.terminal.press("d")
-        await chat.terminal.shows(REFUSED, "[y] once")
-        chat.terminal.press("y")
-        await chat.terminal.shows("▌ Approved.", "Done with it.")
+        await chat.press("d", REFUSED, "[y] once")
+        await chat.press("y", "▌ Approved.", "Done with it.")
 
 
 async def test_ctrl_c_stops_a_turn_that_waits_for_an_answer() -> None:
     async with chatting({"go": asks(a_form())}) as chat:
         await carded(chat, KEYS)
-        chat.terminal.press("\x03")
-        await chat.terminal.shows("Stopped.")
+        await chat.press("\x03", "Stopped.")
         assert chat.engine.stops == ["t1"]
         assert chat.engine.replied == []
 
@@ -212,8 +192,6 @@ async def test_two_questions_are_asked_one_after_the_other() -> None:
         ]
         await carded(chat, "First?", KEYS)
         assert "Second?" not in chat.terminal.text
-        chat.terminal.press("d")
-        await chat.terminal.shows("Second?", KEYS)
-        chat.terminal.press("d")
-        await chat.terminal.shows("Done with it.")
+        await chat.press("d", "Second?", KEYS)
+        await chat.press("d", "Done with it.")
         assert [elicitation_id for elicitation_id, _, _ in chat.engine.replied] == ["e1", "e2"]

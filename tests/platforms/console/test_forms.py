@@ -27,8 +27,7 @@ async def field(chat: Chat, label: str, typed: str) -> None:
 async def test_a_form_is_asked_field_by_field_and_its_answer_is_drawn() -> None:
     held = command_harness()
     async with chatting(commands=held.registry, size=(100, 30)) as chat:
-        await chat.type("/mcp add")
-        await chat.terminal.shows("Add an MCP server", "its display name")
+        await chat.type("/mcp add", "Add an MCP server", "its display name")
         await field(chat, "Name", "Git Hub")
         await chat.terminal.shows("streamable_http | stdio")
         await field(chat, "Transport", "")
@@ -77,12 +76,10 @@ async def test_a_form_can_be_left_and_nothing_has_changed_then(key: str) -> None
         await chat.type("/mcp add")
         await field(chat, "Name", "x")
         await chat.terminal.until(lambda: chat.terminal.lines[-1].startswith("Transport:"), "the second field")
-        chat.terminal.press(key)
-        await chat.terminal.shows("Nothing was changed.")
+        await chat.press(key, "Nothing was changed.")
         await chat.terminal.prompts()
         assert held.store.kept == {}
-        await chat.type("/mcp list")
-        await chat.terminal.shows("MCP servers · 2")
+        await chat.type("/mcp list", "MCP servers · 2")
 
 
 async def test_a_secret_is_typed_without_an_echo_and_is_nowhere_on_the_screen_or_in_the_history(
@@ -96,10 +93,8 @@ async def test_a_secret_is_typed_without_an_echo_and_is_nowhere_on_the_screen_or
     async with chatting(commands=held.registry, size=(100, 30), history=history) as chat:
         await chat.type("/mcp secret set jira auth")
         await chat.terminal.until(lambda: chat.terminal.lines[-1].startswith("Secret:"), "the secret's field")
-        chat.terminal.press(SECRET)
-        await chat.terminal.shows("•" * len(SECRET))
-        chat.terminal.press("\r")
-        await chat.terminal.shows("Secret: (hidden)", "The secret of jira is set")
+        await chat.press(SECRET, "•" * len(SECRET))
+        await chat.press("\r", "Secret: (hidden)", "The secret of jira is set")
         assert SECRET.encode() not in chat.terminal.raw
     assert held.store.values[jira.id] == {"auth": SECRET}
     assert SECRET not in history.read_text()
@@ -136,8 +131,7 @@ async def test_a_call_by_hand_is_followed_like_a_question() -> None:
 
     held = command_harness()
     async with chatting({"Run notes.add": script}, commands=held.registry) as chat:
-        await chat.type("/mcp run notes add text=x")
-        await chat.terminal.shows("Made OPS-1.")
+        await chat.type("/mcp run notes add text=x", "Made OPS-1.")
         await chat.terminal.prompts()
         [message] = chat.engine.received
         assert message.call is not None
@@ -153,8 +147,7 @@ async def test_pages_and_actions_are_lines_to_type() -> None:
     )
     lines = ("→ /mcp enable 'a b'   Undo", "◀ /mcp tools --page 1   page 1 of 3", "▶ /mcp tools --page 3   page 3 of 3")
     async with chatting(commands=ScriptedCommands(reply), size=(100, 24)) as chat:
-        await chat.type("/mcp tools")
-        await chat.terminal.shows(*lines)
+        await chat.type("/mcp tools", *lines)
         await chat.terminal.prompts()
     assert reply_text(reply).endswith("\n".join(lines))
 

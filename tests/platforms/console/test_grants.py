@@ -25,10 +25,8 @@ async def asks(turn: ScriptedTurn) -> None:
 
 async def test_t_approves_and_allows_in_this_thread() -> None:
     async with chatting({"go": asks}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows(KEYS)
-        chat.terminal.press("t")
-        await chat.terminal.shows("Approved, and allowed in this conversation", "/mcp grants list", "Done with it.")
+        await chat.type("go", KEYS)
+        await chat.press("t", "Approved, and allowed in this conversation", "/mcp grants list", "Done with it.")
         assert chat.engine.granted == [GrantRequest(ThreadScope())]
         (decision,) = chat.engine.decisions
         assert (decision.approval_id, decision.revision, decision.type) == ("apr-12345678", 1, DecisionType.APPROVE)
@@ -40,29 +38,21 @@ async def test_t_approves_and_allows_in_this_thread() -> None:
 )
 async def test_g_asks_for_the_scope_of_a_grant(key: str, permission: GrantRequest) -> None:
     async with chatting({"go": asks}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows(KEYS)
-        chat.terminal.press("g")
-        await chat.terminal.shows("[1] Allow this very call  [2] Allow for 8 hours", "[Enter] back")
-        chat.terminal.press(key)
-        await chat.terminal.shows("Approved, and ", "Done with it.")
+        await chat.type("go", KEYS)
+        await chat.press("g", "[1] Allow this very call  [2] Allow for 8 hours", "[Enter] back")
+        await chat.press(key, "Approved, and ", "Done with it.")
         assert chat.engine.granted == [permission]
 
 
 async def test_enter_leads_back_and_decides_nothing() -> None:
     async with chatting({"go": asks}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows(KEYS)
-        chat.terminal.press("g")
-        await chat.terminal.shows("[Enter] back")
-        chat.terminal.press("7")
-        await chat.terminal.shows("One of the numbers, or Enter to go back.")
+        await chat.type("go", KEYS)
+        await chat.press("g", "[Enter] back")
+        await chat.press("7", "One of the numbers, or Enter to go back.")
         await asyncio.sleep(ONE_KEY_PAUSE)
-        chat.terminal.press("\r")
-        await chat.terminal.shows(KEYS)
+        await chat.press("\r", KEYS)
         assert chat.engine.decisions == []
-        chat.terminal.press("y")
-        await chat.terminal.shows("▌ Approved.")
+        await chat.press("y", "▌ Approved.")
         assert chat.engine.granted == []
 
 
@@ -72,19 +62,14 @@ async def test_no_grant_is_offered_for_a_destructive_call() -> None:
         await turn.end("ok")
 
     async with chatting({"go": script}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("[y] once  [e] edit")
-        chat.terminal.press("t")
-        await chat.terminal.shows("One key: y, e, n, or Enter for no.")
+        await chat.type("go", "[y] once  [e] edit")
+        await chat.press("t", "One key: y, e, n, or Enter for no.")
         assert chat.engine.decisions == []
 
 
 async def test_a_user_who_may_not_grant_is_asked_again() -> None:
     async with chatting({"go": asks}) as chat:
         chat.engine.answers = [NotAllowed("Only an admin can allow that.")]
-        await chat.type("go")
-        await chat.terminal.shows(KEYS)
-        chat.terminal.press("t")
-        await chat.terminal.shows("Only an admin can allow that.", KEYS)
-        chat.terminal.press("y")
-        await chat.terminal.shows("▌ Approved.")
+        await chat.type("go", KEYS)
+        await chat.press("t", "Only an admin can allow that.", KEYS)
+        await chat.press("y", "▌ Approved.")

@@ -344,8 +344,7 @@ async def test_commands_to_type_in_a_shell_have_the_path_of_a_clone(
         assert await running.code() == 3
         assert "Approve it in a terminal (.venv/bin/countersign chat)" in running.err
     async with chatting(commands=commands, size=(100, 24)) as chat:
-        await chat.type("/mcp")
-        await chat.terminal.shows(".venv/bin/countersign servers connect notes", ".venv/bin/countersign doctor")
+        await chat.type("/mcp", ".venv/bin/countersign servers connect notes", ".venv/bin/countersign doctor")
 
 
 async def test_a_turn_that_waits_for_another_approver_is_left_with_exit_code_3() -> None:

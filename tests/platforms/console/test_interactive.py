@@ -35,8 +35,7 @@ async def forever(turn: ScriptedTurn) -> None:
 
 async def test_a_question_is_echoed_and_answered() -> None:
     async with chatting() as chat:
-        await chat.type("hello")
-        await chat.terminal.shows(echoed("hello"), "You said: hello")
+        await chat.type("hello", echoed("hello"), "You said: hello")
         await chat.terminal.prompts()
         assert chat.terminal.lines == [
             "countersign · demo model · /help",
@@ -52,8 +51,7 @@ async def test_a_question_is_echoed_and_answered() -> None:
 async def test_the_prompt_stands_before_the_engine_and_typed_text_waits_for_it() -> None:
     engine: asyncio.Future[EngineApi] = asyncio.get_running_loop().create_future()
     async with chatting(engine=engine) as chat:
-        await chat.type("early")
-        await chat.terminal.shows(echoed("early"), "Starting…")
+        await chat.type("early", echoed("early"), "Starting…")
         engine.set_result(chat.engine)
         await chat.terminal.shows("You said: early")
 
@@ -63,8 +61,7 @@ async def test_lines_sent_before_the_program_reads_keys_are_sent_one_by_one() ->
         chat.terminal.press("first\rsecond\rth")  # the terminal is still in line mode
         await chat.terminal.shows("You said: first", "You said: second")
         await chat.terminal.prompts("th")
-        chat.terminal.press("ird\nline\r")
-        await chat.terminal.shows("You said: third")
+        await chat.press("ird\nline\r", "You said: third")
         assert [message.text for message in chat.engine.received] == ["first", "second", "third\nline"]
 
 
@@ -78,8 +75,7 @@ async def test_calls_that_wait_in_other_conversations_are_named_at_the_start() -
             pass
         await chat.terminal.shows("In conversation c7: x", "Saved.")
     async with chatting(opening=now(StartState("c1"))) as chat:
-        await chat.type("hello")
-        await chat.terminal.shows("You said: hello")
+        await chat.type("hello", "You said: hello")
         assert "/approvals" not in chat.terminal.text
 
 
@@ -105,39 +101,31 @@ async def test_a_promise_that_is_broken_is_one_line_and_exit_code_1() -> None:
 async def test_ctrl_c_before_the_engine_is_there_withdraws_the_question() -> None:
     engine: asyncio.Future[EngineApi] = asyncio.get_running_loop().create_future()
     async with chatting(engine=engine) as chat:
-        await chat.type("early")
-        await chat.terminal.shows("Starting…")
-        chat.terminal.press("\x03")
-        await chat.terminal.shows("Stopped.")
+        await chat.type("early", "Starting…")
+        await chat.press("\x03", "Stopped.")
         engine.set_result(chat.engine)
-        await chat.type("late")
-        await chat.terminal.shows("You said: late")
+        await chat.type("late", "You said: late")
         assert [message.text for message in chat.engine.received] == ["late"]
 
 
 async def test_ctrl_c_before_the_database_is_there_withdraws_the_question() -> None:
     opening: asyncio.Future[StartState] = asyncio.get_running_loop().create_future()
     async with chatting(opening=opening) as chat:
-        await chat.type("early")
-        await chat.terminal.shows("Starting…", "queued: early")
+        await chat.type("early", "Starting…", "queued: early")
         chat.terminal.press("\x03")
         await chat.terminal.prompts("early")
         opening.set_result(StartState("c1"))
         chat.terminal.press("\x15")
-        await chat.type("late")
-        await chat.terminal.shows("You said: late")
+        await chat.type("late", "You said: late")
         assert [message.text for message in chat.engine.received] == ["late"]
 
 
 async def test_a_stop_that_fails_says_so_and_can_be_tried_again() -> None:
     async with chatting({"go": forever}) as chat:
         chat.engine.refusals.append(DatabaseError("The database is busy."))
-        await chat.type("go")
-        await chat.terminal.shows("Thinking…")
-        chat.terminal.press("\x03")
-        await chat.terminal.shows("The database is busy.")
-        chat.terminal.press("\x03")
-        await chat.terminal.shows("Stopped.")
+        await chat.type("go", "Thinking…")
+        await chat.press("\x03", "The database is busy.")
+        await chat.press("\x03", "Stopped.")
         await chat.terminal.prompts()
 
 
@@ -150,8 +138,7 @@ async def test_finished_blocks_are_printed_once_and_the_last_one_grows() -> None
         await turn.end("# Title\n\nFirst paragraph.\n\n- one\n- two\n- three")
 
     async with chatting({"go": script}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("First paragraph.", "• tw")
+        await chat.type("go", "First paragraph.", "• tw")
         half.set()
         await chat.terminal.shows("• three")
         await chat.terminal.prompts()
@@ -170,8 +157,7 @@ async def test_a_tool_line_is_updated_in_place() -> None:
         await turn.end("It is sunny.")
 
     async with chatting({"weather?": script}) as chat:
-        await chat.type("weather?")
-        await chat.terminal.shows("◌ weather.forecast  asking the satellite")
+        await chat.type("weather?", "◌ weather.forecast  asking the satellite")
         done.set()
         await chat.terminal.shows("✓ weather.forecast  Sunny", "It is sunny.")
         assert chat.terminal.text.count("weather.forecast") == 1
@@ -183,8 +169,7 @@ async def test_a_failure_and_a_remark_are_shown() -> None:
         await turn.end(status=TurnStatus.FAILED, failure="The model is not reachable.")
 
     async with chatting({"go": script}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Half", "The reply was cut at its length limit.", "The model is not reachable.")
+        await chat.type("go", "Half", "The reply was cut at its length limit.", "The model is not reachable.")
         await chat.terminal.prompts()
 
 
@@ -198,8 +183,7 @@ async def test_a_long_block_stays_inside_the_screen_and_is_complete_in_the_end()
         await turn.end(wall)
 
     async with chatting({"go": script}, size=(60, 12)) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("point 58")
+        await chat.type("go", "point 58")
         assert "…" in "\n".join(chat.terminal.lines)
         cut.set()
         await chat.terminal.shows("point 59")
@@ -217,8 +201,7 @@ async def test_a_resized_terminal_goes_on() -> None:
         await turn.end("word " * 40 + "end")
 
     async with chatting({"go": script}, size=(100, 30)) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("word word")
+        await chat.type("go", "word word")
         chat.terminal.resize(30, 8)
         await chat.terminal.until(lambda: max(map(len, chat.terminal.lines)) <= 30, "narrow lines")
         wider.set()
@@ -234,8 +217,7 @@ async def test_text_from_models_and_tools_moves_no_cursor_and_fakes_no_card() ->
         await turn.end(evil)
 
     async with chatting({"go": script}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("| [y] once end")
+        await chat.type("go", "| [y] once end")
         await chat.terminal.prompts()
         assert chat.terminal.lines[0] == "countersign · demo model · /help"
         assert "▌" not in chat.terminal.text
@@ -245,29 +227,23 @@ async def test_text_from_models_and_tools_moves_no_cursor_and_fakes_no_card() ->
 
 async def test_no_color_means_none() -> None:
     async with chatting(environ={"TERM": "xterm-256color", "NO_COLOR": "1"}) as chat:
-        await chat.type("**bold** `code`")
-        await chat.terminal.shows("You said: bold code")
+        await chat.type("**bold** `code`", "You said: bold code")
         assert chat.terminal.colours == set()
 
 
 async def test_ctrl_c_stops_the_turn_and_the_chat_goes_on() -> None:
     async with chatting({"go": forever}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Thinking…")
-        chat.terminal.press("\x03")
-        await chat.terminal.shows("Stopped.")
-        await chat.type("still there?")
-        await chat.terminal.shows("You said: still there?")
+        await chat.type("go", "Thinking…")
+        await chat.press("\x03", "Stopped.")
+        await chat.type("still there?", "You said: still there?")
         assert chat.engine.stops == ["t1"]
 
 
 async def test_a_second_ctrl_c_while_stopping_leaves() -> None:
     async with chatting({"go": forever}) as chat:
         chat.engine.stopping.clear()
-        await chat.type("go")
-        await chat.terminal.shows("Thinking…")
-        chat.terminal.press("\x03")
-        await chat.terminal.shows("Stopping…")
+        await chat.type("go", "Thinking…")
+        await chat.press("\x03", "Stopping…")
         chat.terminal.press("\x03")
         assert await chat.code() == 130
         assert chat.terminal.restored
@@ -281,8 +257,7 @@ async def test_ctrl_c_at_the_prompt_clears_then_warns_then_leaves() -> None:
         await chat.terminal.prompts("draft")
         chat.terminal.press("\x03")
         await chat.terminal.prompts()
-        chat.terminal.press("\x03")
-        await chat.terminal.shows("Press Ctrl-C again or Ctrl-D to leave")
+        await chat.press("\x03", "Press Ctrl-C again or Ctrl-D to leave")
         chat.terminal.press("\x03")
         assert await chat.code() == 130
 
@@ -298,8 +273,7 @@ async def test_leaving_gives_the_terminal_back(goodbye: str) -> None:
 
 async def test_cancelling_the_chat_gives_the_terminal_back() -> None:
     async with chatting({"go": forever}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Thinking…")
+        await chat.type("go", "Thinking…")
         chat.task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await chat.code()
@@ -308,12 +282,10 @@ async def test_cancelling_the_chat_gives_the_terminal_back() -> None:
 
 async def test_text_typed_during_a_turn_starts_the_next_prompt() -> None:
     async with chatting({"go": forever}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Thinking…")
+        await chat.type("go", "Thinking…")
         chat.terminal.press("and another")
         await chat.terminal.prompts("and another")
-        chat.terminal.press("\x03")
-        await chat.terminal.shows("Stopped.")
+        await chat.press("\x03", "Stopped.")
         await chat.terminal.prompts("and another")
 
 
@@ -326,10 +298,8 @@ async def test_a_line_sent_during_a_turn_is_queued_and_asked_next() -> None:
         await turn.end("first answer")
 
     async with chatting({"go": script}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Thinking…")
-        chat.terminal.press("second\r")
-        await chat.terminal.shows("queued: second")
+        await chat.type("go", "Thinking…")
+        await chat.press("second\r", "queued: second")
         release.set()
         await chat.terminal.shows("first answer", echoed("second"), "You said: second")
         assert [message.text for message in chat.engine.received] == ["go", "second"]
@@ -337,26 +307,21 @@ async def test_a_line_sent_during_a_turn_is_queued_and_asked_next() -> None:
 
 async def test_a_queued_line_comes_back_to_the_prompt_when_the_turn_is_stopped() -> None:
     async with chatting({"go": forever}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Thinking…")
-        chat.terminal.press("second\r")
-        await chat.terminal.shows("queued: second")
-        chat.terminal.press("\x03")
-        await chat.terminal.shows("Stopped.")
+        await chat.type("go", "Thinking…")
+        await chat.press("second\r", "queued: second")
+        await chat.press("\x03", "Stopped.")
         await chat.terminal.prompts("second")
 
 
 async def test_an_unknown_command_is_not_sent_to_the_model() -> None:
     async with chatting() as chat:
-        await chat.type("/hlep")
-        await chat.terminal.shows("There is no /hlep. Did you mean /help?")
+        await chat.type("/hlep", "There is no /hlep. Did you mean /help?")
         assert chat.engine.received == []
 
 
 async def test_help_names_every_command() -> None:
     async with chatting() as chat:
-        await chat.type("?")
-        await chat.terminal.shows("/help", "/mcp", "/new", "/quit", "Ctrl-C")
+        await chat.type("?", "/help", "/mcp", "/new", "/quit", "Ctrl-C")
 
 
 async def test_mcp_is_answered_by_the_commands_and_drawn_as_a_table() -> None:
@@ -367,8 +332,7 @@ async def test_mcp_is_answered_by_the_commands_and_drawn_as_a_table() -> None:
     )
     commands = ScriptedCommands(Reply("Looking…"), reply)
     async with chatting(commands=commands) as chat:
-        await chat.type('/mcp show "my notes"')
-        await chat.terminal.shows("2 servers", "name", "weather", "off", "mcp.json")
+        await chat.type('/mcp show "my notes"', "2 servers", "name", "weather", "off", "mcp.json")
         (request,) = commands.requests
         assert getattr(request, "words", None) == ("show", "my notes")
         assert "**" not in chat.terminal.text
@@ -376,12 +340,9 @@ async def test_mcp_is_answered_by_the_commands_and_drawn_as_a_table() -> None:
 
 async def test_new_begins_another_conversation() -> None:
     async with chatting() as chat:
-        await chat.type("one")
-        await chat.terminal.shows("You said: one")
-        await chat.type("/new")
-        await chat.terminal.shows("A fresh conversation.")
-        await chat.type("two")
-        await chat.terminal.shows("You said: two")
+        await chat.type("one", "You said: one")
+        await chat.type("/new", "A fresh conversation.")
+        await chat.type("two", "You said: two")
         first, second = (message.conversation for message in chat.engine.received)
         assert first.thread == "c1"
         assert second.thread not in ("", "c1")
@@ -429,11 +390,9 @@ async def test_while_servers_start_the_first_screen_names_them() -> None:
 async def test_a_continued_conversation_has_no_first_screen() -> None:
     welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
     async with chatting(welcome=welcome) as chat:
-        await chat.type("hello")
-        await chat.terminal.shows("You said: hello")
+        await chat.type("hello", "You said: hello")
         welcome.set_result(WELCOME)
-        await chat.type("bye")
-        await chat.terminal.shows("You said: bye")
+        await chat.type("bye", "You said: bye")
         assert "Servers" not in chat.terminal.text
 
 
@@ -441,8 +400,7 @@ async def test_an_earlier_conversation_has_a_reminder_and_no_first_screen() -> N
     view = TurnView(a_turn("t0", "before", status=TurnStatus.DONE), (ModelStep(0, assistant("It was this.")),), 3)
     async with chatting(opening=now(StartState("c1", (view,))), welcome=now(WELCOME)) as chat:
         await chat.terminal.shows("It was this.")
-        await chat.type("bye")
-        await chat.terminal.shows("You said: bye")
+        await chat.type("bye", "You said: bye")
         assert "Servers" not in chat.terminal.text
 
 
@@ -459,8 +417,7 @@ async def test_text_typed_before_the_conversation_is_known_comes_below_its_remin
     view = TurnView(a_turn("t0", "before", status=TurnStatus.DONE), (ModelStep(0, assistant("It was this.")),), 3)
     async with chatting(opening=opening) as chat:
         await chat.type("early")
-        chat.terminal.press("also\r")
-        await chat.terminal.shows("queued: early", "queued: also")
+        await chat.press("also\r", "queued: early", "queued: also")
         opening.set_result(StartState("c1", (view,), turns=3))
         await chat.terminal.shows("You said: also")
         lines = [line for line in chat.terminal.lines if line]
@@ -499,8 +456,7 @@ async def test_a_reply_that_starts_again_says_so() -> None:
         await turn.end("Second try.")
 
     async with chatting({"go": script}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("First try.", "The reply was interrupted and starts again.", "Second try.")
+        await chat.type("go", "First try.", "The reply was interrupted and starts again.", "Second try.")
 
 
 async def test_a_result_that_the_answer_repeats_is_shown_once() -> None:
@@ -514,8 +470,7 @@ async def test_a_result_that_the_answer_repeats_is_shown_once() -> None:
         await turn.end("Here you are:\n\nSaved as note #7: **buy** milk\n\nAnything else?")
 
     async with chatting({"go": script}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("✓ notes.add_note  Saved as note #7")
+        await chat.type("go", "✓ notes.add_note  Saved as note #7")
         streaming.set()
         await chat.terminal.shows("✓ notes.add_note\n\nHere you are:", "Anything else?")
         await chat.terminal.prompts()
@@ -529,8 +484,7 @@ async def test_a_result_that_the_answer_does_not_repeat_stays_at_its_call() -> N
         await turn.end("I have kept that for you. " * 10)
 
     async with chatting({"go": script}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("✓ notes.add_note  Saved as note #7\n\nI have kept")
+        await chat.type("go", "✓ notes.add_note  Saved as note #7\n\nI have kept")
 
 
 async def test_a_turn_is_printed_once_though_it_is_polled_while_its_end_is_stored(
@@ -561,10 +515,8 @@ async def test_a_turn_is_printed_once_though_it_is_polled_while_its_end_is_store
             return await read(turn_id)
 
         monkeypatch.setattr(chat.engine, "view", view)
-        await chat.type("go")
-        await chat.terminal.shows("[y] once")
-        chat.terminal.press("y")
-        await chat.terminal.shows("✓ notes.add_note\n\nYou rolled 4 of 6.")
+        await chat.type("go", "[y] once")
+        await chat.press("y", "✓ notes.add_note\n\nYou rolled 4 of 6.")
         await chat.terminal.prompts()
         assert chat.terminal.text.count("✓ notes.add_note") == 1
         assert chat.terminal.text.count("You rolled 4 of 6.") == 1
@@ -578,10 +530,8 @@ async def test_views_that_come_twice_are_printed_once() -> None:
         await turn.show()
 
     async with chatting({"go": script}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Answer.")
-        await chat.type("next")
-        await chat.terminal.shows("You said: next")
+        await chat.type("go", "Answer.")
+        await chat.type("next", "You said: next")
         assert chat.terminal.text.count("Answer.") == 1
         assert chat.terminal.text.count("notes.add_note") == 1
 
@@ -591,10 +541,8 @@ async def test_several_lines_can_be_typed_and_pasted_without_being_sent() -> Non
         await chat.terminal.prompts()
         chat.terminal.press("one\\\r")
         chat.terminal.press("two\n")
-        chat.terminal.press("\x1b[200~three\nfour\x1b[201~")
-        await chat.terminal.shows("four")
-        chat.terminal.press("\r")
-        await chat.terminal.shows("You said: one")
+        await chat.press("\x1b[200~three\nfour\x1b[201~", "four")
+        await chat.press("\r", "You said: one")
         assert [message.text for message in chat.engine.received] == ["one\ntwo\nthree\nfour"]
 
 
@@ -602,11 +550,9 @@ async def test_a_long_text_is_pasted_in_one_piece() -> None:
     pasted = [f"line {n} \x1b[31m of many" for n in range(200)]
     async with chatting(size=(60, 20)) as chat:
         await chat.terminal.prompts()
-        chat.terminal.press("\x1b[200~" + "\r\n".join(pasted) + "\x1b[201~")
-        await chat.terminal.shows("line 199")
+        await chat.press("\x1b[200~" + "\r\n".join(pasted) + "\x1b[201~", "line 199")
         assert sum("of many" in line for line in chat.terminal.lines) <= 8
-        chat.terminal.press("\r")
-        await chat.terminal.shows(echoed("line 0"), "  line 198  of many")
+        await chat.press("\r", echoed("line 0"), "  line 198  of many")
         await chat.terminal.prompts()
         (message,) = chat.engine.received
         assert message.text.split("\n") == pasted
@@ -616,8 +562,7 @@ async def test_a_long_text_is_pasted_in_one_piece() -> None:
 async def test_ctrl_r_finds_earlier_lines(tmp_path: Path) -> None:
     async with chatting(history=tmp_path / "history") as chat:
         for line in ("add a note: buy milk", "what is the weather?"):
-            await chat.type(line)
-            await chat.terminal.shows(f"You said: {line}")
+            await chat.type(line, f"You said: {line}")
         await chat.terminal.prompts()
         chat.terminal.press("\x12milk")
         await chat.terminal.until(lambda: echoed("add a note: buy milk") in chat.terminal.lines[-2:], "what was found")
@@ -627,8 +572,7 @@ async def test_ctrl_r_finds_earlier_lines(tmp_path: Path) -> None:
 
 async def test_a_history_that_cannot_be_kept_is_no_reason_to_stop(tmp_path: Path) -> None:
     async with chatting(history=tmp_path) as chat:
-        await chat.type("hello")
-        await chat.terminal.shows("You said: hello")
+        await chat.type("hello", "You said: hello")
         await chat.terminal.prompts()
         chat.terminal.press("\x1b[A")
         await chat.terminal.prompts("hello")
@@ -642,8 +586,7 @@ async def test_tab_completes_commands_and_their_arguments() -> None:
         await chat.terminal.prompts("/mcp")
         chat.terminal.press(" sh\t")
         await chat.terminal.prompts("/mcp show")
-        chat.terminal.press(" \t")
-        await chat.terminal.shows("notes", "weather")
+        await chat.press(" \t", "notes", "weather")
         chat.terminal.press("w\t")
         await chat.terminal.prompts("/mcp show weather")
 
@@ -652,8 +595,7 @@ async def test_lines_are_remembered_but_secrets_are_not(tmp_path: Path) -> None:
     file = tmp_path / "data" / "history"
     async with chatting(history=file) as chat:
         for line in ("remember me", "my password is hunter2"):
-            await chat.type(line)
-            await chat.terminal.shows(f"You said: {line}")
+            await chat.type(line, f"You said: {line}")
     assert file.stat().st_mode & 0o777 == 0o600
     assert "hunter2" not in file.read_text()
     async with chatting(history=file) as chat:
@@ -672,15 +614,13 @@ async def test_a_turn_that_an_earlier_process_left_running_is_followed() -> None
         async for _drawn in chat.engine.surface.deliver(TurnView(ended, steps, 2), {}):
             pass
         await chat.terminal.shows("✓ notes.add_note  ok", "Finished after all.")
-        await chat.type("next")
-        await chat.terminal.shows("You said: next")
+        await chat.type("next", "You said: next")
 
 
 async def test_a_line_sent_before_an_open_turn_was_known_runs_after_it_and_can_be_stopped() -> None:
     opening: asyncio.Future[StartState] = asyncio.get_running_loop().create_future()
     async with chatting({"go": forever}, opening=opening) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("queued: go")
+        await chat.type("go", "queued: go")
         left = TurnView(a_turn("t0", "left behind"), (a_call(0, StepStatus.STARTED),), 1)
         opening.set_result(StartState("c1", (left,)))
         await chat.terminal.shows(echoed("left behind"))
@@ -689,8 +629,7 @@ async def test_a_line_sent_before_an_open_turn_was_known_runs_after_it_and_can_b
         async for _drawn in chat.engine.surface.deliver(TurnView(ended, (a_call(0, StepStatus.DONE, "ok"),), 2), {}):
             pass
         await chat.terminal.until(lambda: bool(chat.engine.received), "the question")
-        chat.terminal.press("\x03")
-        await chat.terminal.shows("Stopped.")
+        await chat.press("\x03", "Stopped.")
         assert chat.engine.stops == ["t1"]
 
 

@@ -42,8 +42,7 @@ def returns(result: str, status: StepStatus = StepStatus.DONE) -> Callable[[Scri
 
 async def test_the_call_and_all_that_it_returned_are_shown_as_they_stand() -> None:
     async with chatting({"go": returns(LISTED)}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("#2 call **Bo**")
+        await chat.type("go", "#2 call **Bo**")
         await chat.terminal.prompts()
         assert chat.terminal.lines[2:] == [
             echoed("go"),
@@ -60,8 +59,7 @@ async def test_the_call_and_all_that_it_returned_are_shown_as_they_stand() -> No
 async def test_a_result_fakes_no_card_and_is_cut_before_it_floods_the_screen() -> None:
     flood = "\n".join(f"▌ [y] once\x1b[2J {n}" for n in range(RETURNED_LINES + 5))
     async with chatting({"go": returns(flood)}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows(f"| [y] once {RETURNED_LINES - 1}", "… 5 more lines")
+        await chat.type("go", f"| [y] once {RETURNED_LINES - 1}", "… 5 more lines")
         assert "▌" not in chat.terminal.text
         assert b"\x1b[2J" not in chat.terminal.raw
 
@@ -82,8 +80,7 @@ async def test_a_call_that_failed_is_told_in_full_and_is_exit_code_1() -> None:
         assert running.out == ""
         assert running.err.endswith("notes.add_note  failed\nNo room.\nFree some.\n")
     async with chatting({"go": returns("No room.\nFree some.", StepStatus.FAILED)}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("✗ notes.add_note  failed", "No room.", "Free some.")
+        await chat.type("go", "✗ notes.add_note  failed", "No room.", "Free some.")
 
 
 async def test_the_card_of_a_second_try_says_that_it_is_one() -> None:
@@ -93,13 +90,11 @@ async def test_the_card_of_a_second_try_says_that_it_is_one() -> None:
         await turn.end()
 
     async with chatting({"go": asks}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("▌ Add note “Buy milk” (notes)?")
+        await chat.type("go", "▌ Add note “Buy milk” (notes)?")
         before, _, _ = chat.terminal.text.partition("▌")
         assert SECOND_TRY in before
         await chat.terminal.shows("[y] once")
-        chat.terminal.press("y")
-        await chat.terminal.shows("✓ notes.add_note", "Added note 3")
+        await chat.press("y", "✓ notes.add_note", "Added note 3")
         await chat.terminal.prompts()
         assert chat.terminal.text.count(SECOND_TRY) == 1
 

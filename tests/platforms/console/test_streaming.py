@@ -114,8 +114,7 @@ async def test_a_question_sent_while_text_streams_stands_below_it() -> None:
         await chat.type("go")
         told.say("Half an ans")
         await chat.terminal.shows("Half an ans")
-        chat.terminal.press("and next\r")
-        await chat.terminal.shows("queued: and next")
+        await chat.press("and next\r", "queued: and next")
         told.say("Half an answer, whole")
         told.end()
         await chat.terminal.shows("You said: and next")
@@ -135,8 +134,7 @@ async def test_the_seconds_are_shown_once_it_takes_long() -> None:
         await turn.end("Done.")
 
     async with chatting({"go": script}, clock=lambda: now) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Asking the model")
+        await chat.type("go", "Asking the model")
         assert "Ctrl-C stops" not in chat.terminal.text
         now = 75.0
         await chat.terminal.shows("Asking the model  75 s · Ctrl-C stops")
@@ -170,8 +168,7 @@ async def test_why_nothing_moves_is_told_on_one_line_as_far_as_the_window_is_wid
         await turn.end("Done.")
 
     async with chatting({"go": script}, size=(columns, 24), clock=lambda: now) as chat:
-        await chat.type("go")
-        await chat.terminal.shows(shown)
+        await chat.type("go", shown)
         now = 75.0
         way_out = "  75 s · Ctrl-C stops"
         await chat.terminal.until(

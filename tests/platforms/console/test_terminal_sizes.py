@@ -27,8 +27,7 @@ async def test_a_tool_line_is_one_line_while_it_runs_and_when_it_is_done(size: t
         await turn.end("It is sunny.")
 
     async with chatting({"go": script}, size=size) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("◌ weather.forecast  ask")
+        await chat.type("go", "◌ weather.forecast  ask")
         assert all("satellite" not in line for line in chat.terminal.lines if "weather.forecast" not in line)
         done.set()
         await chat.terminal.shows("✓ weather.forecast", "It is sunny.")
@@ -44,8 +43,7 @@ async def test_an_error_is_shown_in_full_on_lines_of_its_own() -> None:
         await turn.end("Sorry.")
 
     async with chatting({"go": script}, size=(40, 16)) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Sorry.")
+        await chat.type("go", "Sorry.")
         block = chat.terminal.text.split(echoed("go"))[1].split("Sorry.")[0].strip("\n")
         assert block.split("\n") == [
             "  ✗ notes.add_note  failed",
@@ -61,8 +59,7 @@ async def test_wide_characters_stay_inside_cards_and_tool_lines() -> None:
         await turn.end(JAPANESE)
 
     async with chatting({"予報は": script}, size=(44, 24)) as chat:
-        await chat.type("予報は")
-        await chat.terminal.shows("[y] once")
+        await chat.type("予報は", "[y] once")
         assert "  ✓ 天気.予報  札幌市の天気は雪のち晴れ、最…" in chat.terminal.lines
         card = [line for line in chat.terminal.lines if "▌" in line]
         assert card[4:7] == [
@@ -70,8 +67,7 @@ async def test_wide_characters_stay_inside_cards_and_tool_lines() -> None:
             "  ▌ text  札幌市の天気は雪のち晴れ、最高気温",
             "  ▌       は3度でしょう。",
         ]
-        chat.terminal.press("y")
-        await chat.terminal.shows("Approved.")
+        await chat.press("y", "Approved.")
         await chat.terminal.prompts()
 
 
@@ -99,16 +95,13 @@ async def test_the_keys_of_a_card_follow_the_window() -> None:
         await turn.end("ok")
 
     async with chatting({"go": script}, size=(80, 24)) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("[e] edit\n  ▌ [n] no, because…  [Enter] no")
+        await chat.type("go", "[e] edit\n  ▌ [n] no, because…  [Enter] no")
         chat.terminal.resize(30, 24)
         await chat.terminal.shows("[g] allow more…  [e] edit\n  ▌ [n] no, because…\n  ▌ [Enter] no")
-        chat.terminal.press("n")
-        await chat.terminal.shows("▌ why?")
+        await chat.press("n", "▌ why?")
         chat.terminal.resize(80, 24)
         await chat.terminal.shows("▌ reason (optional):")
-        chat.terminal.press("no need\r")
-        await chat.terminal.shows("Told the agent: no need")
+        await chat.press("no need\r", "Told the agent: no need")
 
 
 async def test_a_long_argument_name_stands_above_its_value() -> None:
@@ -119,8 +112,7 @@ async def test_a_long_argument_name_stands_above_its_value() -> None:
         await turn.end("ok")
 
     async with chatting({"go": script}, size=(60, 24)) as chat:
-        await chat.type("go")
-        await chat.terminal.shows(f"  ▌ {name}\n  ▌   /home/ana\n  ▌ dry  false\n")
+        await chat.type("go", f"  ▌ {name}\n  ▌   /home/ana\n  ▌ dry  false\n")
 
 
 async def test_remarks_are_broken_at_blanks_and_indented() -> None:
@@ -129,5 +121,4 @@ async def test_remarks_are_broken_at_blanks_and_indented() -> None:
         await turn.end("ok")
 
     async with chatting({"go": script}, size=(40, 24)) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("  The reply was cut at its length limit,\n  as the model said.\n")
+        await chat.type("go", "  The reply was cut at its length limit,\n  as the model said.\n")

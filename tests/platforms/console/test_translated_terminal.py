@@ -55,18 +55,14 @@ async def test_cards_their_keys_and_outcomes_have_no_text_outside_of_the_catalog
 
     with use_language(pseudo_language):
         async with chatting({"go": script}, size=SIZE) as chat:
-            await chat.type("go")
-            await chat.terminal.shows("[n]")
+            await chat.type("go", "[n]")
             for key, sign in (("v", "line 8"), ("g", "[1]"), ("z", "⟦One of the numbers"), ("\r", "[g]")):
                 await asyncio.sleep(ONE_KEY_PAUSE)
-                chat.terminal.press(key)
-                await chat.terminal.shows(sign)
+                await chat.press(key, sign)
             await asyncio.sleep(ONE_KEY_PAUSE)
-            chat.terminal.press("n")
-            await chat.terminal.shows("⟦reason (optional):⟧")
+            await chat.press("n", "⟦reason (optional):⟧")
             assert english(chat.terminal.text) == []
-            chat.terminal.press("go\r")
-            await chat.terminal.shows("⟦Not run. Told the agent: go⟧", "⟦denied⟧")
+            await chat.press("go\r", "⟦Not run. Told the agent: go⟧", "⟦denied⟧")
             assert english(chat.terminal.text) == []
 
 
@@ -77,12 +73,8 @@ async def test_help_and_hints_have_no_text_outside_of_the_catalogue(pseudo_langu
 
     with use_language(pseudo_language):
         async with chatting({"go": script}, size=SIZE) as chat:
-            await chat.type("go")
-            await chat.terminal.shows("⟦Did it run?")
-            await chat.type("/help")
-            await chat.terminal.shows("⟦leave (also Ctrl-D)⟧")
-            await chat.type("/xyz")
-            await chat.terminal.shows("⟦There is no /xyz.⟧")
-            await chat.type("/new")
-            await chat.terminal.shows("⟦A fresh conversation.⟧")
+            await chat.type("go", "⟦Did it run?")
+            await chat.type("/help", "⟦leave (also Ctrl-D)⟧")
+            await chat.type("/xyz", "⟦There is no /xyz.⟧")
+            await chat.type("/new", "⟦A fresh conversation.⟧")
             assert english(chat.terminal.text) == []

@@ -29,8 +29,7 @@ async def waits_behind_an_approval(turn: ScriptedTurn) -> None:
 
 async def test_a_call_of_unknown_outcome_says_so_and_offers_actions() -> None:
     async with chatting({"go": loses}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("? notes.add_note  may or may not have happened  The line broke.", f"  {UNSURE}")
+        await chat.type("go", "? notes.add_note  may or may not have happened  The line broke.", f"  {UNSURE}")
         await chat.terminal.prompts()
         assert "Check, and tell" not in chat.terminal.text
         assert chat.terminal.text.count(UNSURE) == 1
@@ -38,39 +37,29 @@ async def test_a_call_of_unknown_outcome_says_so_and_offers_actions() -> None:
 
 async def test_check_and_again_are_about_the_newest_call_of_unknown_outcome() -> None:
     async with chatting({"go": loses}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows(UNSURE)
-        await chat.type("/check")
-        await chat.terminal.shows(echoed("/check"), "You said: Check it")
-        await chat.type("/again")
-        await chat.terminal.shows(echoed("/again"), "You said: Run it again")
+        await chat.type("go", UNSURE)
+        await chat.type("/check", echoed("/check"), "You said: Check it")
+        await chat.type("/again", echoed("/again"), "You said: Run it again")
         assert chat.engine.repeated == [("check", "t1", 0), ("again", "t1", 0)]
 
 
 async def test_taken_up_twice_it_says_that_it_was_done_already() -> None:
     async with chatting({"go": loses}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows(UNSURE)
+        await chat.type("go", UNSURE)
         for command, answer in (("/check", "You said: Check it"), ("/again", "You said: Run it again")):
-            await chat.type(command)
-            await chat.terminal.shows(answer)
-        await chat.type("/check")
-        await chat.terminal.shows("That call has been checked already.")
-        await chat.type("/again")
-        await chat.terminal.shows("That call has been run again already.")
-        await chat.type("still there?")
-        await chat.terminal.shows("You said: still there?")
+            await chat.type(command, answer)
+        await chat.type("/check", "That call has been checked already.")
+        await chat.type("/again", "That call has been run again already.")
+        await chat.type("still there?", "You said: still there?")
 
 
 async def test_where_nothing_is_unknown_they_say_so() -> None:
     async with chatting() as chat:
-        await chat.type("hello")
-        await chat.terminal.shows("You said: hello")
+        await chat.type("hello", "You said: hello")
         for times, command in enumerate(("/check", "/again"), start=1):
             await chat.type(command)
             await chat.terminal.until(lambda t=times: chat.terminal.text.count(NOTHING_UNKNOWN) == t, command)  # type: ignore[misc]
-        await chat.type("/stop")
-        await chat.terminal.shows(NOTHING_RUNS)
+        await chat.type("/stop", NOTHING_RUNS)
         assert chat.engine.repeated == []
 
 
@@ -78,13 +67,10 @@ async def test_a_message_that_waits_behind_an_approval_says_so_and_stop_clears_t
     async with chatting({"go": waits_behind_an_approval}) as chat:
         blocker = a_turn("t0", "file it", status=TurnStatus.WAITING)
         chat.engine.on_disk = {"t0": ScriptedTurn(chat.engine, blocker).view()}
-        await chat.type("go")
-        await chat.terminal.shows("Waiting behind an approval  /stop stops that · Ctrl-C takes this back")
-        chat.terminal.press("/stop\r")
-        await chat.terminal.shows("Stopped what was ahead.")
+        await chat.type("go", "Waiting behind an approval  /stop stops that · Ctrl-C takes this back")
+        await chat.press("/stop\r", "Stopped what was ahead.")
         assert chat.engine.stops == ["t0"]
-        chat.terminal.press("\x03")
-        await chat.terminal.shows("  Stopped.")
+        await chat.press("\x03", "  Stopped.")
         assert chat.engine.stops == ["t0", "t1"]
 
 
@@ -95,8 +81,7 @@ async def test_a_message_behind_one_that_is_at_work_says_so_and_offers_nothing()
         await asyncio.Event().wait()
 
     async with chatting({"go": waits}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Waiting behind 2 earlier messages")
+        await chat.type("go", "Waiting behind 2 earlier messages")
         assert "/stop" not in chat.terminal.text
 
 
@@ -106,10 +91,8 @@ async def test_stop_stops_a_running_turn_like_ctrl_c_and_waits_for_nothing() -> 
         await asyncio.Event().wait()
 
     async with chatting({"go": for_ever}) as chat:
-        await chat.type("go")
-        await chat.terminal.shows("Thinking…")
-        chat.terminal.press("/stop\r")
-        await chat.terminal.shows(echoed("/stop"), "  Stopped.")
+        await chat.type("go", "Thinking…")
+        await chat.press("/stop\r", echoed("/stop"), "  Stopped.")
         await chat.terminal.prompts()
         assert chat.engine.stops == ["t1"]
 
