@@ -87,12 +87,12 @@ async def run(settings: Settings) -> None:
             )
             attach_surface(api, settings, runtime)
             look_up_groups(slack, runtime)
-            listeners = platforms.build_listeners(PARTS, runtime, settings)
+            listeners, _hooks = platforms.build_listeners(PARTS, runtime, settings)
             looks = await stack.enter_async_context(probe_routes(metrics, runtime))
             await stack.enter_async_context(
                 serve_web(settings, dependencies=build_web_dependencies(settings, runtime, api), pages=looks)
             )
-            for name, listener in listeners.by_component.items():
+            for name, listener in listeners.items():
                 await stack.enter_async_context(_listening(name, listener, runtime))
             await runtime.run_until(stopped)
 

@@ -118,52 +118,23 @@ def _check_usage_days(days: float) -> float:
     return days
 
 
-def _parse_principals(value: Any) -> Any:
-    """Parse a comma-separated list of `platform:id`."""
-    if not isinstance(value, str):
-        return value
-    names = [name.strip() for name in value.split(",") if name.strip()]
-    for name in names:
-        if not re.fullmatch(r"[a-z-]+:\S+", name):
-            raise ValueError(f"{format_value(name)} is not of the form platform:id, such as slack:U123 or console:ana")
-    return frozenset(names)
-
-
 def _split_list(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    return frozenset(word.strip() for word in value.split(",") if word.strip())
+    return tuple(word.strip() for word in value.split(",") if word.strip())
 
 
-def _parse_snowflakes(value: Any) -> Any:
-    """Parse a comma-separated list of Discord ids."""
-    ids = _split_list(value)
-    for word in ids:
-        if not re.fullmatch(r"[0-9]{1,20}", word):
-            raise ValueError(
-                f"{format_value(word)} is not an id, such as 81384788765712384: Discord copies it in Developer Mode"
-            )
-    return ids
+def _list_of(fits: Callable[[str], object], problem: str) -> BeforeValidator:
+    """Return a validator of words with commas between. `problem` is said of one that does not fit."""
 
+    def parse(value: Any) -> Any:
+        words = _split_list(value)
+        for word in words:
+            if not fits(word):
+                raise ValueError(f"{format_value(word)} {problem}")
+        return words
 
-def _parse_slack_ids(value: Any) -> Any:
-    """Parse a comma-separated list of ids of Slack workspaces and organizations."""
-    ids = _split_list(value)
-    for word in ids:
-        if not re.fullmatch(r"[TE][A-Z0-9]{1,20}", word):
-            raise ValueError(
-                f"{format_value(word)} is not the id of a workspace or organization, such as T0123ABCD or E0123ABCD: "
-                "it is in the address of Slack in a browser, behind /client/"
-            )
-    return ids
-
-
-def _parse_features(value: Any) -> Any:
-    """Parse a comma-separated list of features of the Slack app."""
-    words = _split_list(value)
-    for word in words - SLACK_FEATURES:
-        raise ValueError(f"{format_value(word)} is no feature of the app: write {', '.join(sorted(SLACK_FEATURES))}")
-    return words
+    return BeforeValidator(parse)
 
 
 def _by_model(parse: Callable[[str], Any]) -> BeforeValidator:
@@ -250,26 +221,12 @@ def _parse_time_zone(value: Any) -> Any:
     return zone
 
 
-def _parse_hosts(value: Any) -> Any:
-    """Parse a comma-separated list of `host` or `host:port`."""
-    hosts = _split_list(value)
-    for host in hosts:
-        if not re.fullmatch(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?", host):
-            raise ValueError(f"{format_value(host)} is not a host or host:port, such as n8n:5678")
-    return frozenset(host.lower() for host in hosts)
-
-
-def _parse_networks(value: Any) -> Any:
-    """Parse a comma-separated list of IP addresses and networks, or `*`."""
-    words = _split_list(value)
-    for network in words - {"*"}:
-        try:
-            ip_network(network)
-        except ValueError:
-            raise ValueError(
-                f"{format_value(network)} is not an IP address or a network, such as 10.0.0.2 or 172.16.0.0/12"
-            ) from None
-    return words
+def _is_network(word: str) -> bool:
+    try:
+        ip_network(word)
+    except ValueError:
+        return word == "*"
+    return True
 
 
 def _check_url(value: str) -> str:
@@ -292,43 +249,58 @@ def _check_https(value: str) -> str:
     return value
 
 
-def _split_command(value: Any) -> Any:
-    return tuple(shlex.split(value)) if isinstance(value, str) else value
-
-
-def _lower(value: Any) -> Any:
-    return value.lower() if isinstance(value, str) else value
-
-
-def _upper(value: Any) -> Any:
-    return value.upper() if isinstance(value, str) else value
-
-
 Duration = Annotated[float | None, BeforeValidator(_parse_duration)]
 DurationOrNever = Annotated[float | None, BeforeValidator(_parse_duration_or_never)]
 ModelTimeout = Annotated[float, BeforeValidator(_parse_model_timeout)]
-Principals = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_principals)]
-Words = Annotated[frozenset[str], NoDecode, BeforeValidator(_split_list)]
+Listed = Annotated[frozenset[str], NoDecode]
+Principals = Annotated[
+    Listed,
+    _list_of(re.compile(r"[a-z-]+:\S+").fullmatch, "is not of the form platform:id, such as slack:U123 or console:ana"),
+]
+Words = Annotated[Listed, BeforeValidator(_split_list)]
 Windows = Annotated[tuple[tuple[str, int], ...], NoDecode, _by_model(_count_tokens(_SMALLEST_WINDOW, _LARGEST_WINDOW))]
 ReplyTokens = Annotated[tuple[tuple[str, int], ...], NoDecode, _by_model(_count_tokens(256, 1_000_000))]
 Efforts = Annotated[
     tuple[tuple[str, str], ...], NoDecode, _by_model(_one_of({name: name for name in ("low", "medium", "high", "off")}))
 ]
 Switches = Annotated[tuple[tuple[str, bool], ...], NoDecode, _by_model(_one_of({"on": True, "off": False}))]
-Snowflakes = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_snowflakes)]
-SlackIds = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_slack_ids)]
-SlackFeatures = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_features)]
-Arguments = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_command)]
-Hosts = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_hosts)]
-Networks = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_networks)]
+Snowflakes = Annotated[
+    Listed,
+    _list_of(
+        re.compile(r"[0-9]{1,20}").fullmatch,
+        "is not an id, such as 81384788765712384: Discord copies it in Developer Mode",
+    ),
+]
+SlackIds = Annotated[
+    Listed,
+    _list_of(
+        re.compile(r"[TE][A-Z0-9]{1,20}").fullmatch,
+        "is not the id of a workspace or organization, such as T0123ABCD or E0123ABCD: it is in the address of Slack "
+        "in a browser, behind /client/",
+    ),
+]
+SlackFeatures = Annotated[
+    Listed,
+    _list_of(SLACK_FEATURES.__contains__, f"is no feature of the app: write {', '.join(sorted(SLACK_FEATURES))}"),
+]
+Arguments = Annotated[
+    tuple[str, ...],
+    NoDecode,
+    BeforeValidator(lambda value: tuple(shlex.split(value)) if isinstance(value, str) else value),
+]
+_HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
+Hosts = Annotated[
+    Listed,
+    AfterValidator(lambda hosts: frozenset(map(str.lower, hosts))),
+    _list_of(_HOST.fullmatch, "is not a host or host:port, such as n8n:5678"),
+]
+Networks = Annotated[
+    Listed, _list_of(_is_network, "is not an IP address or a network, such as 10.0.0.2 or 172.16.0.0/12")
+]
 Channel = Annotated[ConversationKey | None, NoDecode, BeforeValidator(_parse_channel)]
 Address = Annotated[str, AfterValidator(_check_url)]
 SecureAddress = Annotated[str, AfterValidator(_check_https)]
-AnyCase = BeforeValidator(_lower)
-
-
-def _data_folder() -> Path:
-    return find_folders().data
+AnyCase = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 
 
 def _operator_file(name: str) -> Any:
@@ -347,7 +319,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_file_encoding="utf-8", env_ignore_empty=True, extra="ignore", frozen=True)
 
     settings_folder: Path | None = None
-    data_folder: Path = Field(default_factory=_data_folder)
+    data_folder: Path = Field(default_factory=lambda: find_folders().data)
 
     # Addresses may hold passwords: like keys, they are not shown.
     database_url: str = Field(default_factory=_database_in, repr=False)
@@ -430,7 +402,9 @@ class Settings(BaseSettings):
     max_tool_rounds: Annotated[int, Field(ge=1, le=MOST_TOOL_ROUNDS)] = 10
     tool_names_tokens: Annotated[int, Field(ge=0, le=50_000)] = 2_500
     tool_search_embeddings: Path | None = None
-    mcp_approval_default_policy: Annotated[ApprovalPolicy | None, BeforeValidator(_upper)] = None
+    mcp_approval_default_policy: Annotated[
+        ApprovalPolicy | None, BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value)
+    ] = None
     mcp_approval_timeout: Duration = 1800.0
     approval_notice: Annotated[ApprovalNotice, AnyCase] = ApprovalNotice.MENTION
     policy_file: Path = _operator_file("policy.toml")

@@ -139,6 +139,41 @@ async def echo(turn: ScriptedTurn) -> None:
     await turn.end(f"You said: {turn.turn.question.text}")
 
 
+async def forever(turn: ScriptedTurn) -> None:
+    """Think until the turn is stopped."""
+    await turn.show(activity="Thinking…")
+    await asyncio.Event().wait()
+
+
+def ending(text: str = "", status: TurnStatus = TurnStatus.DONE, failure: str = "") -> Script:
+    """Answer, or fail."""
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.end(text, status, failure)
+
+    return script
+
+
+def asking(text: str = "ok", **changes: Any) -> Script:
+    """Request an approval, and answer after the decision."""
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.ask(an_approval(), **changes)
+        await turn.end(text)
+
+    return script
+
+
+def calling(text: str, status: StepStatus, result: str | None = None, **changes: Any) -> Script:
+    """Make a call that has this outcome, and answer."""
+
+    async def script(turn: ScriptedTurn) -> None:
+        await turn.call(status, result, **changes)
+        await turn.end(text)
+
+    return script
+
+
 class ScriptedEngine(CallScript):
     """An engine with a script for each input text."""
 

@@ -11,7 +11,7 @@ from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, ToolRef
 from bot.ports.platform import InvalidValues
 from tests.platforms.console.chat import Chat, chatting
-from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval
+from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval, asking
 
 KNOWN = ToolRef("notes", "add_note", read_only=False, destructive=False, server_id="s-1")
 SCHEMA = {
@@ -23,9 +23,7 @@ ERASE = "\x15"
 """Ctrl-U deletes the line."""
 
 
-async def asks(turn: ScriptedTurn) -> None:
-    await turn.ask(an_approval(), tool=KNOWN)
-    await turn.end("Done with it.")
+asks = asking("Done with it.", tool=KNOWN)
 
 
 async def carded(chat: Chat) -> None:

@@ -8,7 +8,7 @@ from bot.platforms.console.turn_tracker import StartState
 from bot.platforms.console.typed_lines import COMMANDS
 from tests.admin.servers import registry, two_servers
 from tests.platforms.console.chat import chatting, now
-from tests.platforms.console.scripted_engine import Saved, ScriptedTurn
+from tests.platforms.console.scripted_engine import Saved, forever
 from tests.platforms.console.terminal import echoed
 
 
@@ -101,22 +101,14 @@ async def test_open_names_a_missing_id_and_opens_nothing() -> None:
 
 
 async def test_help_comes_at_once_during_a_turn() -> None:
-    async def script(turn: ScriptedTurn) -> None:
-        await turn.show(activity="Thinking…")
-        await asyncio.Event().wait()
-
-    async with chatting({"go": script}) as chat:
+    async with chatting({"go": forever}) as chat:
         await chat.type("go", "Thinking…")
         await chat.press("/help\r", echoed("/help"), *COMMANDS, "Ctrl-C")
         assert chat.engine.received[1:] == []
 
 
 async def test_quit_waits_for_nothing() -> None:
-    async def script(turn: ScriptedTurn) -> None:
-        await turn.show(activity="Thinking…")
-        await asyncio.Event().wait()
-
-    async with chatting({"go": script}) as chat:
+    async with chatting({"go": forever}) as chat:
         await chat.type("go", "Thinking…")
         chat.terminal.press("/quit\r")
         assert await chat.code() == 0

@@ -13,7 +13,7 @@ from bot.platforms.console.plain_output import reply_text
 from bot.platforms.console.screen import LineHistory
 from tests.admin.servers import command_harness, config_of, with_jira
 from tests.platforms.console.chat import Chat, chatting
-from tests.platforms.console.scripted_engine import ScriptedCommands, ScriptedTurn
+from tests.platforms.console.scripted_engine import ScriptedCommands, ending
 
 SECRET = "correct horse battery staple"
 
@@ -126,11 +126,8 @@ async def test_a_destructive_command_is_confirmed_by_typing_the_name() -> None:
 
 
 async def test_a_call_by_hand_is_followed_like_a_question() -> None:
-    async def script(turn: ScriptedTurn) -> None:
-        await turn.end("Made OPS-1.")
-
     held = command_harness()
-    async with chatting({"Run notes.add": script}, commands=held.registry) as chat:
+    async with chatting({"Run notes.add": ending("Made OPS-1.")}, commands=held.registry) as chat:
         await chat.type("/mcp run notes add text=x", "Made OPS-1.")
         await chat.terminal.prompts()
         [message] = chat.engine.received

@@ -11,16 +11,14 @@ from bot.domain.approvals import ArgumentsScope, DecisionType, HoursScope, NotAl
 from bot.domain.grants import GrantRequest
 from bot.domain.turns import ToolRef
 from tests.platforms.console.chat import chatting
-from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval
+from tests.platforms.console.scripted_engine import asking
 from tests.platforms.console.test_cards import ONE_KEY_PAUSE
 
 KNOWN = ToolRef("notes", "add_note", read_only=False, destructive=False, server_id="s-1")
 KEYS = "[y] once  [t] in this conversation  [g] allow more…"
 
 
-async def asks(turn: ScriptedTurn) -> None:
-    await turn.ask(an_approval(), tool=KNOWN)
-    await turn.end("Done with it.")
+asks = asking("Done with it.", tool=KNOWN)
 
 
 async def test_t_approves_and_allows_in_this_thread() -> None:
@@ -57,11 +55,7 @@ async def test_enter_leads_back_and_decides_nothing() -> None:
 
 
 async def test_no_grant_is_offered_for_a_destructive_call() -> None:
-    async def script(turn: ScriptedTurn) -> None:
-        await turn.ask(an_approval(), tool=dataclasses.replace(KNOWN, destructive=True))
-        await turn.end("ok")
-
-    async with chatting({"go": script}) as chat:
+    async with chatting({"go": asking(tool=dataclasses.replace(KNOWN, destructive=True))}) as chat:
         await chat.type("go", "[y] once  [e] edit")
         await chat.press("t", "One key: y, e, n, or Enter for no.")
         assert chat.engine.decisions == []

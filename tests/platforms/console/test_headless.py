@@ -41,6 +41,8 @@ from tests.platforms.console.scripted_engine import (
     a_call,
     a_turn,
     an_approval,
+    asking,
+    ending,
 )
 from tests.turn_events import checked, joined
 
@@ -113,9 +115,10 @@ async def works(turn: ScriptedTurn) -> None:
     await turn.end("It is \x1b[1msunny.")
 
 
-async def asks(turn: ScriptedTurn) -> None:
-    await turn.ask(an_approval())
-    await turn.end("Done with it.")
+asks = asking("Done with it.")
+
+
+fails = ending(status=TurnStatus.FAILED, failure="The model is not reachable.")
 
 
 async def forever(turn: ScriptedTurn) -> None:
@@ -162,9 +165,6 @@ async def test_each_time_the_model_is_asked_again_is_an_event() -> None:
 
 
 async def test_a_failed_turn_is_exit_code_1_and_its_reason() -> None:
-    async def fails(turn: ScriptedTurn) -> None:
-        await turn.end(status=TurnStatus.FAILED, failure="The model is not reachable.")
-
     async with process("go", {"go": fails}) as running:
         assert await running.code() == 1
         assert (running.out, running.err) == ("", "  The model is not reachable.\n")
@@ -247,11 +247,7 @@ async def test_a_rule_approves_nothing_that_can_deceive_a_reader(
 ) -> None:
     reading = ToolRef("notes", "list", read_only=True, destructive=False)
 
-    async def script(turn: ScriptedTurn) -> None:
-        await turn.ask(an_approval(), tool=reading, arguments=arguments)
-        await turn.end("ok")
-
-    async with process("go", {"go": script}, approve=mode) as running:
+    async with process("go", {"go": asking(tool=reading, arguments=arguments)}, approve=mode) as running:
         assert await running.code() == 3
         (decision,) = running.engine.decisions
         assert decision.type is DecisionType.DENY
@@ -261,9 +257,7 @@ async def test_a_rule_approves_nothing_that_can_deceive_a_reader(
 
 
 async def test_a_rule_approves_ordinary_texts_of_any_shape() -> None:
-    async def script(turn: ScriptedTurn) -> None:
-        await turn.ask(an_approval(), arguments={"text": "    return 1\n\n\n", "name": "\u0442\u0435\u0441\u0442.txt"})
-        await turn.end("ok")
+    script = asking(arguments={"text": "    return 1\n\n\n", "name": "\u0442\u0435\u0441\u0442.txt"})
 
     async with process("go", {"go": script}, approve=ApproveMode.ALL) as running:
         assert await running.code() == 0
@@ -271,9 +265,6 @@ async def test_a_rule_approves_ordinary_texts_of_any_shape() -> None:
 
 
 async def test_every_line_of_a_pipe_is_a_message_and_the_worst_code_counts() -> None:
-    async def fails(turn: ScriptedTurn) -> None:
-        await turn.end(status=TurnStatus.FAILED, failure="No.")
-
     async with process(None, {"bad": fails}, stdin="one\n\nbad\n/hlep\ntwo") as running:
         assert await running.code() == 1
         assert running.out == "You said: one\n\nYou said: two\n"
@@ -282,8 +273,7 @@ async def test_every_line_of_a_pipe_is_a_message_and_the_worst_code_counts() -> 
 
 
 async def test_of_several_codes_a_failure_is_worse_than_a_missing_approval() -> None:
-    async def fails(turn: ScriptedTurn) -> None:
-        await turn.end(status=TurnStatus.FAILED, failure="No.")
+    fails = ending(status=TurnStatus.FAILED, failure="No.")
 
     async with process(None, {"go": asks, "bad": fails}, stdin="go\nbad\nhello") as running:
         assert await running.code() == 1
@@ -291,28 +281,25 @@ async def test_of_several_codes_a_failure_is_worse_than_a_missing_approval() -> 
         assert await running.code() == 3
 
 
-async def test_a_call_that_expired_lacks_an_approval_and_one_that_a_policy_forbids_does_not() -> None:
-    async def expires(turn: ScriptedTurn) -> None:
-        await turn.call(StepStatus.EXPIRED, approval=an_approval())
-        await turn.end("It expired.")
-
-    async def forbidden(turn: ScriptedTurn) -> None:
-        await turn.call(StepStatus.DENIED, result="A policy forbids it.")
-        await turn.end("It is forbidden.")
-
-    for script, code in ((expires, 3), (forbidden, 0)):
-        async with process("go", {"go": script}) as running:
-            assert await running.code() == code
+UNREVIEWED = explained_failure("call-0", "Not run: an admin has to review it first.", unreviewed=True)
 
 
-async def test_a_call_that_was_not_run_because_its_tool_waits_for_a_review_is_exit_code_3() -> None:
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ({"status": StepStatus.EXPIRED, "approval": an_approval()}, 3),
+        ({"status": StepStatus.DENIED}, 0),
+        ({"status": StepStatus.FAILED, "result": UNREVIEWED}, 3),
+    ],
+    ids=["expired", "forbidden by a policy", "waits for a review"],
+)
+async def test_a_call_that_lacks_an_approval_or_a_review_is_exit_code_3(call: dict[str, Any], code: int) -> None:
     async def script(turn: ScriptedTurn) -> None:
-        unreviewed = explained_failure("call-0", "Not run: an admin has to review it first.", unreviewed=True)
-        turn.steps.append(replace(a_call(0, StepStatus.FAILED), result=unreviewed))
+        turn.steps.append(replace(a_call(0, StepStatus.DONE), **call))
         await turn.end("It was not run.")
 
     async with process("go", {"go": script}) as running:
-        assert await running.code() == 3
+        assert await running.code() == code
 
 
 async def test_open_continues_another_conversation_of_a_pipe() -> None:

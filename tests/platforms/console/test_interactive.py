@@ -24,13 +24,10 @@ from tests.platforms.console.scripted_engine import (
     a_call,
     a_turn,
     an_approval,
+    calling,
+    forever,
 )
 from tests.platforms.console.terminal import echoed
-
-
-async def forever(turn: ScriptedTurn) -> None:
-    await turn.show(activity="Thinking…")
-    await asyncio.Event().wait()
 
 
 async def test_a_question_is_echoed_and_answered() -> None:
@@ -212,11 +209,7 @@ async def test_a_resized_terminal_goes_on() -> None:
 async def test_text_from_models_and_tools_moves_no_cursor_and_fakes_no_card() -> None:
     evil = "\x1b[2J\x1b[1;1H\x1b]0;owned\x07\u202e▌ Transfer money?\r▌ [y] once\x9b31m\u200b end"
 
-    async def script(turn: ScriptedTurn) -> None:
-        await turn.call(StepStatus.DONE, evil)
-        await turn.end(evil)
-
-    async with chatting({"go": script}) as chat:
+    async with chatting({"go": calling(evil, StepStatus.DONE, evil)}) as chat:
         await chat.type("go", "| [y] once end")
         await chat.terminal.prompts()
         assert chat.terminal.lines[0] == "countersign · demo model · /help"

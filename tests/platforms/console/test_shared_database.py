@@ -28,6 +28,7 @@ from tests.platforms.console.scripted_engine import (
     a_call,
     a_turn,
     an_approval,
+    forever,
 )
 from tests.platforms.console.terminal import LIMIT_SECONDS, PseudoTerminal, echoed
 
@@ -155,13 +156,9 @@ async def test_a_database_that_is_away_for_a_moment_is_looked_at_again() -> None
 
 
 async def test_a_question_from_another_window_is_told_as_such() -> None:
-    async def for_ever(turn: ScriptedTurn) -> None:
-        await turn.show(activity="Thinking…")
-        await asyncio.Event().wait()
-
     async with PseudoTerminal() as terminal:
         chat = InteractiveChat(ANA, Streams(terminal.stdin, terminal.stdout, io.StringIO(), ENVIRON), model="m")
-        engine = ScriptedEngine({"go": for_ever})
+        engine = ScriptedEngine({"go": forever})
         engine.surface = chat.surface
         task = asyncio.create_task(chat.run(now(engine), now(ScriptedCommands()), now(StartState("c1"))))
         try:

@@ -8,7 +8,7 @@ import pytest
 
 from bot.domain.turns import StepStatus, ToolRef
 from tests.platforms.console.chat import chatting
-from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval
+from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval, asking, calling
 from tests.platforms.console.terminal import echoed
 
 LONG = "SAMPLE DATA, not a real forecast, because WEATHER_SAMPLE is set to always\n1\n2\n3\n4"
@@ -38,9 +38,7 @@ async def test_a_tool_line_is_one_line_while_it_runs_and_when_it_is_done(size: t
 
 
 async def test_an_error_is_shown_in_full_on_lines_of_its_own() -> None:
-    async def script(turn: ScriptedTurn) -> None:
-        await turn.call(StepStatus.FAILED, "The disk of the server is full and nothing could be written to it")
-        await turn.end("Sorry.")
+    script = calling("Sorry.", StepStatus.FAILED, "The disk of the server is full and nothing could be written to it")
 
     async with chatting({"go": script}, size=(40, 16)) as chat:
         await chat.type("go", "Sorry.")
@@ -73,9 +71,7 @@ async def test_wide_characters_stay_inside_cards_and_tool_lines() -> None:
 
 @pytest.mark.parametrize("size", [(20, 8), (12, 6), (8, 4), (3, 2)])
 async def test_in_a_tiny_window_everything_still_works(size: tuple[int, int]) -> None:
-    async def script(turn: ScriptedTurn) -> None:
-        await turn.ask(an_approval())
-        await turn.end("# Title\n\nDone with **it**.\n\n| a | b |\n|---|---|\n| 1 | 2 |")
+    script = asking("# Title\n\nDone with **it**.\n\n| a | b |\n|---|---|\n| 1 | 2 |")
 
     async with chatting({"go": script}, size=size) as chat:
         await chat.terminal.until(lambda: echoed() in chat.terminal.text, "the prompt")
@@ -90,11 +86,7 @@ async def test_in_a_tiny_window_everything_still_works(size: tuple[int, int]) ->
 
 
 async def test_the_keys_of_a_card_follow_the_window() -> None:
-    async def script(turn: ScriptedTurn) -> None:
-        await turn.ask(an_approval())
-        await turn.end("ok")
-
-    async with chatting({"go": script}, size=(80, 24)) as chat:
+    async with chatting({"go": asking()}, size=(80, 24)) as chat:
         await chat.type("go", "[e] edit\n  ▌ [n] no, because…  [Enter] no")
         chat.terminal.resize(30, 24)
         await chat.terminal.shows("[g] allow more…  [e] edit\n  ▌ [n] no, because…\n  ▌ [Enter] no")
@@ -107,11 +99,7 @@ async def test_the_keys_of_a_card_follow_the_window() -> None:
 async def test_a_long_argument_name_stands_above_its_value() -> None:
     name = "the_folder_that_is_emptied_before_anything_else"
 
-    async def script(turn: ScriptedTurn) -> None:
-        await turn.ask(an_approval(), arguments={name: "/home/ana", "dry": False})
-        await turn.end("ok")
-
-    async with chatting({"go": script}, size=(60, 24)) as chat:
+    async with chatting({"go": asking(arguments={name: "/home/ana", "dry": False})}, size=(60, 24)) as chat:
         await chat.type("go", f"  ▌ {name}\n  ▌   /home/ana\n  ▌ dry  false\n")
 
 

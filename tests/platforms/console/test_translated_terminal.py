@@ -9,7 +9,7 @@ from bot.i18n import use_language
 from bot.platforms.console.typed_lines import COMMANDS
 from tests.i18n.pseudo_language import untranslated
 from tests.platforms.console.chat import chatting
-from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval
+from tests.platforms.console.scripted_engine import asking, calling
 from tests.platforms.console.test_cards import ONE_KEY_PAUSE
 
 SIZE = (180, 60)
@@ -49,12 +49,8 @@ def english(text: str) -> list[str]:
 async def test_cards_their_keys_and_outcomes_have_no_text_outside_of_the_catalogue(pseudo_language: str) -> None:
     long = "\n".join(f"line {n}" for n in range(9))
 
-    async def script(turn: ScriptedTurn) -> None:
-        await turn.ask(an_approval(), arguments={"text": long})
-        await turn.end("")
-
     with use_language(pseudo_language):
-        async with chatting({"go": script}, size=SIZE) as chat:
+        async with chatting({"go": asking("", arguments={"text": long})}, size=SIZE) as chat:
             await chat.type("go", "[n]")
             for key, sign in (("v", "line 8"), ("g", "[1]"), ("z", "⟦One of the numbers"), ("\r", "[g]")):
                 await asyncio.sleep(ONE_KEY_PAUSE)
@@ -67,12 +63,8 @@ async def test_cards_their_keys_and_outcomes_have_no_text_outside_of_the_catalog
 
 
 async def test_help_and_hints_have_no_text_outside_of_the_catalogue(pseudo_language: str) -> None:
-    async def script(turn: ScriptedTurn) -> None:
-        await turn.call(StepStatus.UNKNOWN, "lost")
-        await turn.end("")
-
     with use_language(pseudo_language):
-        async with chatting({"go": script}, size=SIZE) as chat:
+        async with chatting({"go": calling("", StepStatus.UNKNOWN, "lost")}, size=SIZE) as chat:
             await chat.type("go", "⟦Did it run?")
             await chat.type("/help", "⟦leave (also Ctrl-D)⟧")
             await chat.type("/xyz", "⟦There is no /xyz.⟧")

@@ -9,16 +9,18 @@ from bot.folders import shell_command
 from bot.platforms.console.transcript import UNSURE
 from bot.platforms.console.turn_tracker import NOTHING_RUNS, NOTHING_UNKNOWN
 from tests.platforms.console.chat import chatting
-from tests.platforms.console.scripted_engine import ScriptedTurn, a_turn
+from tests.platforms.console.scripted_engine import ScriptedTurn, a_turn, calling, forever
 from tests.platforms.console.terminal import echoed
 from tests.platforms.console.test_headless import process
 
 HINT = "Did it happen? /check finds out, /again runs it once more"
 
 
-async def loses(turn: ScriptedTurn) -> None:
-    await turn.call(StepStatus.UNKNOWN, "The line broke. It may or may not have happened. Check, and tell the person.")
-    await turn.end("I do not know whether it was saved.")
+loses = calling(
+    "I do not know whether it was saved.",
+    StepStatus.UNKNOWN,
+    "The line broke. It may or may not have happened. Check, and tell the person.",
+)
 
 
 async def waits_behind_an_approval(turn: ScriptedTurn) -> None:
@@ -86,11 +88,7 @@ async def test_a_message_behind_one_that_is_at_work_says_so_and_offers_nothing()
 
 
 async def test_stop_stops_a_running_turn_like_ctrl_c_and_waits_for_nothing() -> None:
-    async def for_ever(turn: ScriptedTurn) -> None:
-        await turn.show(activity="Thinking…")
-        await asyncio.Event().wait()
-
-    async with chatting({"go": for_ever}) as chat:
+    async with chatting({"go": forever}) as chat:
         await chat.type("go", "Thinking…")
         await chat.press("/stop\r", echoed("/stop"), "  Stopped.")
         await chat.terminal.prompts()
