@@ -48,8 +48,7 @@ async def main(folder: Path) -> dict[str, object]:
     form: Form = await held.form("mcp edit slow")
     fields = set[str]()
     while "patience" not in fields:
-        answer = await held.submit(form, {})
-        assert isinstance(answer, Form)
+        answer = await held.next_form(form, {})
         form, fields = answer, {field.name for field in answer.fields}
     entry = {"url": "https://slow.example/mcp", "patience": 4}
     path = folder / "mcp_servers.json"

@@ -39,6 +39,7 @@ from bot.domain.servers import (
     ServerCapabilities,
     ServerConfig,
     ServerEnablement,
+    ServerRecord,
     ServerSnapshot,
     ServerStatus,
     StdioTransport,
@@ -351,11 +352,17 @@ class CommandHarness:
         command, *rest = words
         return await self.way.answers(self, Invocation(command, tuple(rest), member, where, hidden_input))
 
-    async def ask(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
-        """Run a command line, given without its slash, and return the last reply."""
-        reply = (await self.answers(*line.split(), member=member, where=where))[-1]
+    async def run(
+        self, *words: str, member: Member = ADMIN, where: ConversationKey = HALL, hidden_input: bool = False
+    ) -> Reply:
+        """Run a command and return the last reply."""
+        reply = (await self.answers(*words, member=member, where=where, hidden_input=hidden_input))[-1]
         assert isinstance(reply, Reply), reply
         return reply
+
+    async def ask(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
+        """Run a command line, given without its slash, and return the last reply."""
+        return await self.run(*line.split(), member=member, where=where)
 
     async def form(self, line: str, member: Member = ADMIN, *, hidden_input: bool = False) -> Form:
         form = (await self.answers(*line.split(), member=member, hidden_input=hidden_input))[-1]
@@ -369,6 +376,28 @@ class CommandHarness:
         present = {each.name: each.value for each in form.fields}
         filled = {**form.carried, **present, **fields}
         return (await self.way.answers(self, FormSubmission(form.id, filled, member, HALL, hidden_input)))[-1]
+
+    async def next_form(
+        self, form: Form, fields: Mapping[str, str], member: Member = ADMIN, *, hidden_input: bool = False
+    ) -> Form:
+        """Submit a form that another one follows."""
+        answer = await self.submit(form, fields, member, hidden_input=hidden_input)
+        assert isinstance(answer, Form), answer
+        return answer
+
+    async def reply_to(
+        self, form: Form, fields: Mapping[str, str], member: Member = ADMIN, *, hidden_input: bool = False
+    ) -> Reply:
+        """Submit the last form, and return the last reply."""
+        answer = await self.submit(form, fields, member, hidden_input=hidden_input)
+        assert isinstance(answer, Reply), answer
+        return answer
+
+    @property
+    def record(self) -> ServerRecord:
+        """The only server of the store."""
+        [record] = self.store.kept.values()
+        return record
 
 
 def command_harness() -> CommandHarness:

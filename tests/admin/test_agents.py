@@ -119,8 +119,7 @@ async def test_admins_bind_by_name_and_only_the_operator_everywhere() -> None:
     assert held.profiles.by_name == [(CHANNEL, "p-1")]
     assert ("asked by name in", "this channel") in (await held.ask("profile show Support")).details
     assert reply.actions[0].words == ("profile", "unbind", "channel", "--agent", "Support")
-    undone = (await held.answers(*reply.actions[0].words))[-1]
-    assert isinstance(undone, Reply)
+    undone = await held.run(*reply.actions[0].words)
     assert not undone.failed
     assert held.profiles.by_name == []
     assert (await held.ask("profile unbind channel --agent Support")).failed
@@ -131,6 +130,5 @@ async def test_the_purpose_of_an_agent_is_one_line() -> None:
     held = harness()
     assert not (await held.ask("profile set Support --about Orders")).failed
     assert held.profiles.kept["p-1"].about == "Orders"
-    reply = (await held.answers("profile", "set", "Support", "--about", "x" * 201))[-1]
-    assert isinstance(reply, Reply)
+    reply = await held.run("profile", "set", "Support", "--about", "x" * 201)
     assert reply.failed

@@ -425,8 +425,7 @@ async def test_removing_counts_no_secret_that_was_never_set(held: CommandHarness
 async def test_removing_a_server_changed_meanwhile_asks_anew(held: CommandHarness) -> None:
     [action] = (await held.ask("mcp remove jira")).actions
     await held.ask("mcp edit jira --description other")
-    reply = (await held.answers(*action.words, "--confirm", "jira"))[-1]
-    assert isinstance(reply, Reply)
+    reply = await held.run(*action.words, "--confirm", "jira")
     assert reply.failed
     assert "It was changed" in reply.text
     assert ("changed", f"just now by {held.way.author(ANA).principal}") in reply.details
@@ -461,8 +460,7 @@ async def test_a_call_by_hand_is_a_message_with_that_call_for_the_engine(held: C
     assert reply.message.call is not None
     assert reply.message.call.name == "jira__create_issue"
     assert reply.message.call.arguments == {"n": 3, "title": "007"}
-    again = (await held.answers("mcp", "run", "jira", "create_issue", '{"n": 4}'))[-1]
-    assert isinstance(again, Reply)
+    again = await held.run("mcp", "run", "jira", "create_issue", '{"n": 4}')
     assert again.message is not None
     assert again.message.keys != reply.message.keys
     assert again.message.call is not None
@@ -476,8 +474,7 @@ async def test_long_lists_come_in_pages_of_ten(held: CommandHarness) -> None:
     assert first.table is not None
     assert first.page is not None
     assert (len(first.table.rows), first.page.number, first.page.of) == (10, 1, 2)
-    second = (await held.answers(*first.page.words, "--page", "2"))[-1]
-    assert isinstance(second, Reply)
+    second = await held.run(*first.page.words, "--page", "2")
     assert second.table is not None
     assert len(second.table.rows) == 5
     assert not {row[0] for row in first.table.rows} & {row[0] for row in second.table.rows}
@@ -504,8 +501,7 @@ async def test_without_servers_the_list_says_how_to_add_one(way: Way) -> None:
 async def test_typed_text_is_not_repeated_in_markdown(held: CommandHarness, typed: str) -> None:
     lines = ("mcp show", "mcp tools", "mcp", "mcp policy set jira", "profile show", "mcp run jira", "mcp remove", "")
     for line in lines:
-        reply = (await held.answers(*line.split(), typed))[-1]
-        assert isinstance(reply, Reply)
+        reply = await held.run(*line.split(), typed)
         assert reply.failed
         assert typed not in reply.text
 

@@ -49,8 +49,7 @@ async def test_adding_alone_asks_for_everything_in_a_form() -> None:
     form = await held.form("mcp add")
     assert [field.name for field in form.fields] == ["title", "transport", "where", "auth", "policy"]
     assert "/mcp add NAME URL" in form.instead
-    reply = await held.submit(form, GOOD)
-    assert isinstance(reply, Reply)
+    reply = await held.reply_to(form, GOOD)
     assert not reply.failed
     config = config_of(held, "github-cloud")
     assert config.title == "GitHub Cloud"
@@ -62,7 +61,7 @@ async def test_all_errors_are_shown_at_once_and_valid_values_stay() -> None:
     held = command_harness()
     form = await held.form("mcp add")
     wrong = {**GOOD, "title": "Notes", "where": "ftp://example.com", "auth": "magic"}
-    again = await held.submit(form, wrong)
+    again = await held.next_form(form, wrong)
     assert errors(again) == {
         "title": "This is taken by notes.",
         "where": "That is no http or https address. Write https://host/path.",
@@ -71,8 +70,7 @@ async def test_all_errors_are_shown_at_once_and_valid_values_stay() -> None:
     }
     assert values(again)["policy"] == "deny"
     assert values(again)["where"] == "ftp://example.com"
-    assert isinstance(again, Form)
-    assert isinstance(await held.submit(again, GOOD), Reply)
+    await held.reply_to(again, GOOD)
 
 
 @pytest.mark.parametrize(
@@ -98,16 +96,13 @@ async def test_an_address_holds_no_secret_and_is_one(url: str, said: str) -> Non
 
 async def test_a_server_that_signs_in_is_asked_for_its_secret_in_a_second_step() -> None:
     held = command_harness()
-    second = await held.submit(await held.form("mcp add"), {**GOOD, "auth": "basic"})
-    assert isinstance(second, Form)
+    second = await held.next_form(await held.form("mcp add"), {**GOOD, "auth": "basic"})
     assert [field.name for field in second.fields] == ["username", "secret"]
     assert second.carried["title"] == "GitHub Cloud"
-    wrong = await held.submit(second, {"secret": "hunter2"})
+    wrong = await held.next_form(second, {"secret": "hunter2"})
     assert set(errors(wrong)) == {"username", "secret"}
-    assert isinstance(wrong, Form)
-    reply = await held.submit(wrong, {"username": "env:MCP_SECRET_USER", "secret": "file:/run/secrets/github"})
-    assert isinstance(reply, Reply)
-    [record] = held.store.kept.values()
+    await held.reply_to(wrong, {"username": "env:MCP_SECRET_USER", "secret": "file:/run/secrets/github"})
+    record = held.record
     assert {slot: str(reference) for slot, reference in record.secrets.items()} == {
         "username": "env:MCP_SECRET_USER",
         "auth": "file:/run/secrets/github",
@@ -121,9 +116,8 @@ async def test_the_user_name_and_the_password_of_basic_are_typed_at_one_hidden_p
     assert "USER:PASSWORD" in secret.hint
     wrong = await held.submit(form, {secret.name: "n0-user-name"}, hidden_input=True)
     assert "username" in errors(wrong)
-    reply = await held.submit(form, {secret.name: "robot:pa:Zk29vT4x-q7Lm"}, hidden_input=True)
-    assert isinstance(reply, Reply)
-    [record] = held.store.kept.values()
+    await held.reply_to(form, {secret.name: "robot:pa:Zk29vT4x-q7Lm"}, hidden_input=True)
+    record = held.record
     assert held.store.values[record.id] == {"username": "robot", "auth": "pa:Zk29vT4x-q7Lm"}
     again = await held.form("mcp secret rotate jira auth", hidden_input=True)
     assert "USER:PASSWORD" in again.fields[0].label
@@ -135,13 +129,11 @@ async def test_the_user_name_and_the_password_of_basic_are_typed_at_one_hidden_p
 async def test_a_secret_itself_is_asked_for_by_a_hidden_prompt_alone() -> None:
     held = command_harness()
     first = await held.form("mcp add", hidden_input=True)
-    second = await held.submit(first, {**GOOD, "auth": "header"}, hidden_input=True)
-    assert isinstance(second, Form)
+    second = await held.next_form(first, {**GOOD, "auth": "header"}, hidden_input=True)
     [secret] = [field for field in second.fields if field.kind is FieldKind.SECRET]
-    reply = await held.submit(second, {secret.name: TOKEN}, hidden_input=True)
-    assert isinstance(reply, Reply)
+    reply = await held.reply_to(second, {secret.name: TOKEN}, hidden_input=True)
     assert not reply.failed
-    [record] = held.store.kept.values()
+    record = held.record
     assert held.store.values[record.id] == {"auth": TOKEN}
     assert str(record.secrets["auth"]) == "stored"
     assert TOKEN not in repr(reply) + repr(record) + repr(await held.ask(f"mcp show {record.config.name}"))
@@ -197,7 +189,7 @@ async def test_options_add_a_server_at_once_and_tell_how_the_look_at_it_went() -
         "Verifying `jira`… ✓ Reached ✓ Protocol",
         "`jira` is added. ✓ Reached ✓ Protocol ✓ 0 tools",
     ]
-    [record] = held.store.kept.values()
+    record = held.record
     assert {slot: str(kept) for slot, kept in record.secrets.items()} == {"header:X-Team": "env:TEAM"}
     assert isinstance(record.config.transport, HttpTransport)
     assert record.config.transport.headers == {"X-Region": "eu"}
@@ -229,9 +221,8 @@ async def test_all_wrong_options_are_said_at_once() -> None:
 @pytest.mark.parametrize(("name", "slug"), [("GitHub Cloud!", "github-cloud"), ("jira", "jira"), ("A" * 300, "")])
 async def test_a_name_that_is_no_slug_becomes_the_title_and_a_slug_is_made_of_it(name: str, slug: str) -> None:
     held = command_harness()
-    answers = await held.answers("mcp", "add", name, "--url", "https://x.example", "--no-verify")
-    assert isinstance(answers[-1], Reply)
-    assert answers[-1].failed == (not slug)
+    reply = await held.run("mcp", "add", name, "--url", "https://x.example", "--no-verify")
+    assert reply.failed == (not slug)
     assert [each.config.name for each in held.store.kept.values()] == ([slug] if slug else [])
 
 
@@ -273,14 +264,12 @@ async def test_a_way_that_there_is_not_is_told_with_those_there_are() -> None:
 async def test_a_program_is_started_for_the_operator_alone() -> None:
     held = command_harness()
     words = ("mcp", "add", "files", "--transport", "stdio", "--command", "python", "--arg", "-m", "--arg", "my files")
-    refused = (await held.answers(*words))[-1]
-    assert isinstance(refused, Reply)
+    refused = await held.run(*words)
     assert ("--transport", "Only the operator may have programs started on this machine. Choose streamable_http.") in (
         refused.details
     )
     assert not held.store.kept
-    reply = (await held.answers(*words, member=OPERATOR))[-1]
-    assert isinstance(reply, Reply)
+    reply = await held.run(*words, member=OPERATOR)
     assert ("command", "python -m 'my files'") in reply.details
     assert config_of(held, "files").transport == StdioTransport("python", ("-m", "my files"))
     assert config_of(held, "files").workspace == ""
@@ -289,17 +278,14 @@ async def test_a_program_is_started_for_the_operator_alone() -> None:
 async def test_a_program_from_a_form_is_shown_word_by_word_and_confirmed_by_its_name() -> None:
     held = command_harness()
     local = {**GOOD, "title": "Files", "transport": "stdio", "where": "python -m 'my files'"}
-    refused = await held.submit(await held.form("mcp add"), local)
-    assert isinstance(refused, Form)
+    refused = await held.next_form(await held.form("mcp add"), local)
     assert "Only the operator" in errors(refused)["transport"]
-    second = await held.submit(await held.form("mcp add", OPERATOR), local, OPERATOR)
-    assert isinstance(second, Form)
+    second = await held.next_form(await held.form("mcp add", OPERATOR), local, OPERATOR)
     assert "python -m 'my files'" in second.intro
     assert errors(await held.submit(second, {"confirm": "notes"}, OPERATOR)).keys() == {"confirm"}
     assert not held.store.kept
-    reply = await held.submit(second, {"confirm": "Files", "env": "KEY=env:FILES_KEY"}, OPERATOR)
-    assert isinstance(reply, Reply)
-    [record] = held.store.kept.values()
+    await held.reply_to(second, {"confirm": "Files", "env": "KEY=env:FILES_KEY"}, OPERATOR)
+    record = held.record
     assert {slot: str(kept) for slot, kept in record.secrets.items()} == {"env:KEY": "env:FILES_KEY"}
 
 
@@ -331,8 +317,7 @@ async def test_a_slower_editor_reads_who_was_faster_and_the_present_values() -> 
     held = await with_jira()
     form = await held.form("mcp edit jira")
     await held.ask("mcp edit jira --url https://other.example/mcp")
-    answer = await held.submit(form, {"description": "mine"})
-    assert isinstance(answer, Reply)
+    answer = await held.reply_to(form, {"description": "mine"})
     assert answer.failed
     assert answer.text == "`jira` has been changed since you opened it. Nothing was saved."
     assert ("changed", "just now by test:ana") in answer.details
@@ -468,13 +453,11 @@ async def test_a_secret_is_typed_only_in_private() -> None:
     form = await held.form("mcp secret set jira auth", hidden_input=True)
     assert [field.kind for field in form.fields] == [FieldKind.SECRET]
     assert len(form.id) <= LONGEST_FORM_ID
-    seen = await held.submit(form, {"hidden": TOKEN})
-    assert isinstance(seen, Form)
+    seen = await held.next_form(form, {"hidden": TOKEN})
     assert "That looks like a token" in errors(seen)["hidden"]
     assert TOKEN not in repr(seen)
     assert held.store.audit == []
-    kept = await held.submit(form, {"hidden": TOKEN}, hidden_input=True)
-    assert isinstance(kept, Reply)
+    kept = await held.reply_to(form, {"hidden": TOKEN}, hidden_input=True)
     assert not kept.failed
     assert held.store.values[config_of(held, "jira").id] == {"auth": TOKEN}
     assert TOKEN not in repr(kept) + repr(held.store.changes) + repr(held.store.audit)
@@ -483,17 +466,15 @@ async def test_a_secret_is_typed_only_in_private() -> None:
 @pytest.mark.parametrize("slot", ["env:KEY", "header:", "header:a b", "password", "auth:x"])
 async def test_a_slot_a_server_cannot_have_is_refused(slot: str) -> None:
     held = await with_jira()
-    answers = await held.answers("mcp", "secret", "set", "jira", slot, "env:X")
-    assert isinstance(answers[-1], Reply)
-    assert answers[-1].failed
+    reply = await held.run("mcp", "secret", "set", "jira", slot, "env:X")
+    assert reply.failed
     assert held.store.audit == []
 
 
 @pytest.mark.parametrize("text", ["hunter2", "env:", "env:a b", "file:relative", "vault:x"])
 async def test_an_invalid_reference_is_not_saved_and_not_repeated(text: str) -> None:
     held = await with_jira()
-    reply = (await held.answers("mcp", "secret", "set", "jira", "auth", text))[-1]
-    assert isinstance(reply, Reply)
+    reply = await held.run("mcp", "secret", "set", "jira", "auth", text)
     assert reply.failed
     assert "hunter2" not in repr(reply)
     assert held.store.audit == []
@@ -503,20 +484,15 @@ async def test_a_profile_from_a_form_has_all_its_errors_at_once_and_keeps_valid_
     held = await with_jira()
     first = await held.form("profile set Support")
     wrong = {"servers": "jira\nnowhere", "model": "not a model", "persona": "Kind."}
-    again = await held.submit(first, wrong)
+    again = await held.next_form(first, wrong)
     assert errors(again).keys() == {"servers", "model"}
     assert values(again)["persona"] == "Kind."
-    assert isinstance(again, Form)
-    second = await held.submit(again, {"servers": "jira", "model": "openai:gpt", "tools": "jira.create_issue"})
-    assert isinstance(second, Form)
+    second = await held.next_form(again, {"servers": "jira", "model": "openai:gpt", "tools": "jira.create_issue"})
     terms = {"policies": "jira.create_issue=deny", "approvers": "slack:U1, slack-group:S1"}
-    many = await held.submit(second, {**terms, "prompts": "\n".join("12345")})
+    many = await held.next_form(second, {**terms, "prompts": "\n".join("12345")})
     assert errors(many).keys() == {"prompts"}
-    assert isinstance(many, Form)
-    third = await held.submit(many, {**terms, "prompts": "Why is CI red?\n\n What, and by whom? "})
-    assert isinstance(third, Form)
-    reply = await held.submit(third, {"about": "Answers questions about orders"})
-    assert isinstance(reply, Reply)
+    third = await held.next_form(many, {**terms, "prompts": "Why is CI red?\n\n What, and by whom? "})
+    await held.reply_to(third, {"about": "Answers questions about orders"})
     [profile] = held.profiles.kept.values()
     jira = config_of(held, "jira").id
     assert profile.servers == frozenset({jira})
@@ -542,10 +518,8 @@ async def test_a_profile_has_a_language_and_a_time_zone() -> None:
     assert (profile.language, profile.time_zone) == ("ja", "Asia/Tokyo")
     shown = dict((await held.ask("profile show Support")).details)
     assert (shown["language"], shown["time zone"]) == ("ja", "Asia/Tokyo")
-    second = await held.submit(await held.form("profile set Support"), {"servers": "*"})
-    assert isinstance(second, Form)
-    third = await held.submit(second, {})
-    assert isinstance(third, Form)
+    second = await held.next_form(await held.form("profile set Support"), {"servers": "*"})
+    third = await held.next_form(second, {})
     assert (values(third)["language"], values(third)["time_zone"]) == ("ja", "Asia/Tokyo")
     await held.submit(third, {"language": "", "time_zone": "utc"})
     [profile] = held.profiles.kept.values()
@@ -567,8 +541,7 @@ async def test_a_profile_that_another_admin_has_changed_is_not_overwritten() -> 
     await held.ask("profile set Support --persona Kind.")
     form = await held.form("profile set Support")
     await held.ask("profile set Support --persona Strict.")
-    answer = await held.submit(form, {"persona": "x"})
-    assert isinstance(answer, Reply)
+    answer = await held.reply_to(form, {"persona": "x"})
     assert "has been changed since you opened it" in answer.text
     assert [each.persona for each in held.profiles.kept.values()] == ["Strict."]
 
@@ -587,9 +560,8 @@ async def test_a_profile_of_every_workspace_is_for_the_operator_to_change() -> N
 async def test_a_field_of_a_later_step_has_no_error_yet() -> None:
     held = command_harness()
     first = await held.form("mcp add", OPERATOR, hidden_input=True)
-    second = await held.submit(first, {**GOOD, "auth": "api_key"}, OPERATOR, hidden_input=True)
+    second = await held.next_form(first, {**GOOD, "auth": "api_key"}, OPERATOR, hidden_input=True)
     assert errors(second) == {}
-    assert isinstance(second, Form)
     again = await held.submit(second, {"auth_header": "X-Key", "secret": "", "hidden": ""}, OPERATOR, hidden_input=True)
     assert errors(again).keys() == {"hidden"}
     assert "is missing" in errors(again)["hidden"]
@@ -598,14 +570,12 @@ async def test_a_field_of_a_later_step_has_no_error_yet() -> None:
 async def test_a_secret_that_was_not_typed_ends_the_matter() -> None:
     held = await with_jira(OPERATOR)
     form = await held.form("mcp secret set jira auth", OPERATOR, hidden_input=True)
-    reply = await held.submit(form, {"hidden": ""}, OPERATOR, hidden_input=True)
-    assert isinstance(reply, Reply)
+    reply = await held.reply_to(form, {"hidden": ""}, OPERATOR, hidden_input=True)
     assert (reply.failed, reply.text) == (True, "No secret was typed, so none is set.")
 
 
 async def test_a_server_without_a_sign_in_asks_for_no_secret() -> None:
     held = command_harness()
     await held.ask("mcp add linear --url https://linear.example/mcp --no-verify", OPERATOR)
-    answers = await held.answers("mcp", "secret", "set", "linear", "auth", member=OPERATOR, hidden_input=True)
-    assert isinstance(answers[-1], Reply)
-    assert "`linear` does not sign in" in answers[-1].text
+    reply = await held.run("mcp", "secret", "set", "linear", "auth", member=OPERATOR, hidden_input=True)
+    assert "`linear` does not sign in" in reply.text

@@ -47,9 +47,7 @@ HIDDEN: list[tuple[dict[str, Any], str]] = [
 async def preview(held: CommandHarness, folder: Path, servers: Any) -> Reply:
     path = folder / "foreign.json"
     path.write_text(json.dumps({"mcpServers": servers}))
-    reply = (await held.answers("mcp", "add", "--file", str(path), member=OPERATOR, hidden_input=True))[-1]
-    assert isinstance(reply, Reply)
-    return reply
+    return await held.run("mcp", "add", "--file", str(path), member=OPERATOR, hidden_input=True)
 
 
 @pytest.mark.parametrize(("entry", "shown"), HIDDEN)
@@ -88,8 +86,7 @@ async def test_a_missing_runner_is_told_before_the_question_with_its_source(monk
     held.objections = "It is not allowed."
     for program, source in (("uvx", "https://docs.astral.sh/uv"), ("npx", "https://nodejs.org")):
         words = ("mcp", "add", "clock", "--", program, "clock@1.0.0")
-        reply = (await held.answers(*words, member=OPERATOR, hidden_input=True))[-1]
-        assert isinstance(reply, Reply)
+        reply = await held.run(*words, member=OPERATOR, hidden_input=True)
         assert ("missing", f"{program} is not installed on this machine. It comes with {source}.") in reply.details
         assert any(action.question for action in reply.actions)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.domain.commands import Form, Invocation, Reply
+from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import CONSOLE, Author, Member
 from bot.domain.locales import Locale, UserLocale, use_locale
 from tests.admin.servers import GUEST, CommandHarness, command_harness
@@ -67,11 +67,9 @@ async def test_a_form_asks_for_both_and_corrects_errors(held: CommandHarness) ->
     await held.ask("preferences set --timezone UTC", GUEST)
     form = await held.form("preferences set", GUEST)
     assert {field.name: field.value for field in form.fields} == {"language": "", "timezone": "UTC"}
-    again = await held.submit(form, {"language": "ja", "timezone": "Tokio"}, GUEST)
-    assert isinstance(again, Form)
+    again = await held.next_form(form, {"language": "ja", "timezone": "Tokio"}, GUEST)
     assert [field.name for field in again.fields if field.error] == ["timezone"]
-    reply = await held.submit(again, {"language": "ja", "timezone": ""}, GUEST)
-    assert isinstance(reply, Reply)
+    await held.reply_to(again, {"language": "ja", "timezone": ""}, GUEST)
     assert held.locales.kept[WHO].chosen == Locale("ja")
 
 

@@ -42,8 +42,7 @@ async def test_a_server_is_off_until_the_profile_of_the_place_enables_it() -> No
     assert held.profiles.kept["p-1"].servers == frozenset({jira})
     assert "jira" not in details(await held.ask("mcp list"))
     assert "off for" not in details(await held.ask("mcp show jira"))
-    undone = (await held.answers(*enabled.actions[0].words))[-1]
-    assert isinstance(undone, Reply)
+    await held.run(*enabled.actions[0].words)
     assert held.profiles.kept["p-1"].servers == frozenset()
 
 
@@ -115,7 +114,6 @@ async def test_the_doctor_says_that_no_profile_enables_a_server() -> None:
 
 async def test_a_server_that_is_added_says_that_it_is_off() -> None:
     held = await harness()
-    reply = (await held.answers("mcp", "add", "https://desk.example/mcp", "--no-verify"))[-1]
-    assert isinstance(reply, Reply)
+    reply = await held.run("mcp", "add", "https://desk.example/mcp", "--no-verify")
     assert details(reply)["off for"] == "default"
     assert reply.actions[0].words[:2] == ("profile", "enable")

@@ -146,8 +146,7 @@ async def test_items_that_the_profile_does_not_enable_are_neither_listed_nor_req
 async def test_a_form_that_was_open_before_the_profile_changed_asks_nothing(held: CommandHarness) -> None:
     form = await held.form("mcp resource ask notes notes://1")
     limit_to_web(held)
-    reply = await held.submit(form, {"question": "What is it?"})
-    assert isinstance(reply, Reply)
+    reply = await held.reply_to(form, {"question": "What is it?"})
     assert reply.failed
 
 
@@ -205,8 +204,7 @@ async def test_many_arguments_are_asked_for_in_steps_and_optional_ones_may_stay_
     held.servers.prompts[NOTES.id] = (Prompt("report", arguments=many),)
     first = await held.form("mcp prompt notes report", GUEST)
     assert len(first.fields) == 5
-    second = await held.submit(first, {f"argument{n}": f"v{n}" for n in range(5)}, GUEST)
-    assert isinstance(second, Form)
+    second = await held.next_form(first, {f"argument{n}": f"v{n}" for n in range(5)}, GUEST)
     assert [(field.label, field.hint) for field in second.fields] == [(f"part {n}", f"the part {n}") for n in (5, 6, 7)]
     reply = await held.submit(second, {"argument5": "v5"}, GUEST)
     assert attached(reply).arguments["arguments"] == {f"part {n}": f"v{n}" for n in range(6)}

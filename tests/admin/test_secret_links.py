@@ -77,7 +77,7 @@ async def test_a_server_that_is_added_without_its_secret_waits_for_it_and_a_link
     assert reply.text.startswith("`jira` is added, and waits for the secret it signs in with.")
     assert address(reply)
     assert ("address", "https://jira.example/mcp") in reply.details
-    [record] = held.store.kept.values()
+    record = held.record
     assert str(record.secrets[AUTH_SECRET]) == "stored"
     assert held.store.values == {record.id: {}}
     assert held.links.made == [SecretLink(record.id, AUTH_SECRET, ANA, HALL)]
@@ -85,15 +85,12 @@ async def test_a_server_that_is_added_without_its_secret_waits_for_it_and_a_link
 
 
 async def test_a_form_that_is_sent_back_without_a_reference_leads_to_a_link(held: Linked) -> None:
-    second = await held.submit(await held.form("mcp add"), GOOD)
-    assert isinstance(second, Form)
+    second = await held.next_form(await held.form("mcp add"), GOOD)
     secret = next(field for field in second.fields if field.name == "secret")
     assert (secret.required, "link" in secret.hint, len(secret.hint) <= 100) == (False, True, True)
-    again = await held.submit(second, {"username": "robot"})
-    assert isinstance(again, Form)
+    again = await held.next_form(second, {"username": "robot"})
     assert {field.name for field in again.fields if field.error} == {"username"}
-    reply = await held.submit(again, {"username": ""})
-    assert isinstance(reply, Reply)
+    reply = await held.reply_to(again, {"username": ""})
     assert address(reply)
     assert [(link.slot, link.person) for link in held.links.made] == [(AUTH_SECRET, ANA)]
 
@@ -102,11 +99,9 @@ async def test_an_invalid_reference_is_refused_with_and_without_links(held: Link
     reply = await held.ask(f"{ADD} --auth api_key --secret hunter2")
     assert reply.failed
     assert "hunter2" not in repr(reply)
-    second = await held.submit(await held.form("mcp add"), {**GOOD, "auth": "header"})
-    assert isinstance(second, Form)
+    second = await held.next_form(await held.form("mcp add"), {**GOOD, "auth": "header"})
     for wrong in ("hunter2", "ghp_" + "a1B2" * 9):
-        again = await held.submit(second, {"secret": wrong})
-        assert isinstance(again, Form)
+        again = await held.next_form(second, {"secret": wrong})
         assert {field.name for field in again.fields if field.error} == {"secret"}
     assert not held.store.kept
     assert held.links.made == []
@@ -147,7 +142,7 @@ async def test_a_server_that_is_to_sign_in_from_now_on_waits_for_its_secret(held
     assert reply.text.startswith("`jira` is changed, and waits for the secret it signs in with.")
     assert address(reply)
     assert ("changed auth", "none → header") in reply.details
-    [record] = held.store.kept.values()
+    record = held.record
     assert str(record.secrets[AUTH_SECRET]) == "stored"
     assert not (await held.ask("mcp edit jira --description Tickets")).failed
     assert len(held.links.made) == 1
@@ -246,6 +241,6 @@ async def test_a_clients_secret_that_was_typed_stays_with_its_client_and_its_add
 async def test_a_header_of_a_server_stays_when_it_is_signed_in_to_otherwise(held: Linked) -> None:
     await held.ask(f"{ADD} --auth oauth --client-id bot")
     await held.ask("mcp secret set jira header:X-Team")
-    [record] = held.store.kept.values()
+    record = held.record
     held.store.kept[record.id] = replace(record, secrets={"header:X-Team": SecretReference(SecretSource.STORED)})
     assert not (await held.ask("mcp edit jira --auth none --url https://jira.example/v2")).failed

@@ -9,7 +9,7 @@ import pytest
 from bot.domain.catalog import CatalogServer
 from bot.domain.commands import Reply
 from bot.domain.secrets import SecretReference, SecretSource
-from bot.domain.servers import AuthenticationKind, HttpTransport, ServerRecord, StdioTransport
+from bot.domain.servers import AuthenticationKind, HttpTransport, StdioTransport
 from bot.mcp.config.catalog import Catalog, parse_server
 from tests.admin.servers import ADMIN, GUEST, OPERATOR, CommandHarness, command_harness
 
@@ -30,14 +30,7 @@ def with_registry(*servers: CatalogServer) -> CommandHarness:
 
 
 async def at_terminal(held: CommandHarness, line: str) -> Reply:
-    reply = (await held.answers(*line.split(), member=OPERATOR, hidden_input=True))[-1]
-    assert isinstance(reply, Reply), reply
-    return reply
-
-
-def only(held: CommandHarness) -> ServerRecord:
-    [record] = held.store.kept.values()
-    return record
+    return await held.run(*line.split(), member=OPERATOR, hidden_input=True)
 
 
 async def test_the_catalog_is_listed_searched_and_explained() -> None:
@@ -64,7 +57,7 @@ async def test_a_server_with_an_address_is_added_by_its_name_and_its_secret_late
     assert dict(strange.details)["hots="] == "n8n takes host=, token=."
     assert not held.store.kept
     await at_terminal(held, "mcp add n8n host=acme.app.n8n.cloud --policy ask")
-    record = only(held)
+    record = held.record
     assert record.config.transport == HttpTransport("https://acme.app.n8n.cloud/mcp-server/http")
     assert record.authentication.kind is AuthenticationKind.API_KEY
     assert record.secrets == {"auth": SecretReference(SecretSource.STORED)}
@@ -74,7 +67,7 @@ async def test_a_secret_is_a_reference_and_the_name_another() -> None:
     held = command_harness()
     reply = await held.ask("mcp add gh --from github token=env:MCP_SECRET_GH --no-verify")
     assert reply.text == "`gh` is added."
-    record = only(held)
+    record = held.record
     assert (record.config.name, record.config.title) == ("gh", "")
     assert str(record.secrets["auth"]) == "env:MCP_SECRET_GH"
     in_clear = await held.ask("mcp add github token=hunter2")
@@ -84,7 +77,7 @@ async def test_a_secret_is_a_reference_and_the_name_another() -> None:
 async def test_a_sign_in_by_a_browser_is_set_and_options_win() -> None:
     held = command_harness()
     await held.ask("mcp add linear --no-verify --title Issues --description Ours")
-    record = only(held)
+    record = held.record
     assert record.authentication.kind is AuthenticationKind.OAUTH
     assert (record.config.title, record.config.description) == ("Issues", "Ours")
 
@@ -102,7 +95,7 @@ async def test_the_operator_starts_a_bundled_package() -> None:
     held.programs.add("npx")
     await at_terminal(held, "mcp add filesystem folder=/srv --no-verify")
     args = ("-y", "@modelcontextprotocol/server-filesystem@2026.8.31", "/srv")
-    assert only(held).config.transport == StdioTransport("npx", args)
+    assert held.record.config.transport == StdioTransport("npx", args)
 
 
 async def test_a_published_command_line_is_shown_before_it_is_started_though_its_program_is_allowed() -> None:
@@ -120,7 +113,7 @@ async def test_a_published_command_line_is_shown_before_it_is_started_though_its
     assert action.question == "Start this on this machine with npx?"
     assert not held.store.kept
     await at_terminal(held, " ".join(action.words))
-    record = only(held)
+    record = held.record
     assert (record.config.name, record.config.title) == ("desk", "Desk")
     assert record.config.transport == StdioTransport("npx", ("-y", "desk@1.0.0"), {"MODE": "quiet"})
     assert record.secrets == {"env:DESK_TOKEN": SecretReference(SecretSource.STORED)}
@@ -178,4 +171,4 @@ async def test_a_name_that_is_not_there_is_said(line: str) -> None:
 async def test_a_name_of_the_catalog_with_an_address_is_a_server_of_ones_own() -> None:
     held = command_harness()
     await held.ask("mcp add github https://github.example/mcp --no-verify")
-    assert only(held).config.transport == HttpTransport("https://github.example/mcp")
+    assert held.record.config.transport == HttpTransport("https://github.example/mcp")

@@ -205,9 +205,7 @@ def test_two_servers_do_not_get_one_name() -> None:
 
 
 async def importing(held: CommandHarness, *words: str) -> Reply:
-    reply = (await held.answers("mcp", "add", *words, member=OPERATOR, hidden_input=True))[-1]
-    assert isinstance(reply, Reply)
-    return reply
+    return await held.run("mcp", "add", *words, member=OPERATOR, hidden_input=True)
 
 
 @pytest.fixture
@@ -285,8 +283,7 @@ async def test_only_the_operator_at_a_terminal_names_a_file(file: Path) -> None:
     held = command_harness()
     for member, hidden_input in ((ADMIN, True), (OPERATOR, False)):
         line = ("mcp", "add", "--file", str(file), "--yes", "--allow")
-        reply = (await held.answers(*line, member=member, hidden_input=hidden_input))[-1]
-        assert isinstance(reply, Reply)
+        reply = await held.run(*line, member=member, hidden_input=hidden_input)
         assert "Only the operator may import a file, at a terminal" in reply.text
     assert not held.store.kept
 

@@ -55,7 +55,7 @@ async def test_an_address_needs_no_option_and_no_name(line: str, name: str, titl
     held = command_harness()
     reply = await held.ask(f"mcp add {line} --no-verify", ADMIN)
     assert reply.text == f"`{name}` is added."
-    [record] = held.store.kept.values()
+    record = held.record
     assert (record.config.name, record.config.title) == (name, title)
     assert "https://mcp.linear.app/mcp" in dict(reply.details).values()
 

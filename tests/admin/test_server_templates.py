@@ -43,11 +43,6 @@ def harness(*templates: LaunchTemplate) -> CommandHarness:
     return held
 
 
-def only(held: CommandHarness) -> ServerRecord:
-    [record] = held.store.kept.values()
-    return record
-
-
 def launch(record: ServerRecord) -> TemplateLaunch:
     assert isinstance(record.config.transport, StdioTransport)
     assert record.config.transport.launch is not None
@@ -67,20 +62,18 @@ async def test_an_admin_adds_a_server_by_a_template_on_one_line_and_agrees_to_th
     assert not held.store.kept
     assert form.intro.endswith(f"\n{STARTS}")
     assert [field.name for field in form.fields] == ["confirm"]
-    reply = await held.submit(form, {"confirm": "docs"})
-    assert isinstance(reply, Reply)
+    reply = await held.reply_to(form, {"confirm": "docs"})
     assert ("command", STARTS) in reply.details
     assert ("launch template", "git") in reply.details
-    assert launch(only(held)) == TemplateLaunch("git", {"repo": "docs"})
-    assert ("examine", only(held).id) in held.servers.done
+    assert launch(held.record) == TemplateLaunch("git", {"repo": "docs"})
+    assert ("examine", held.record.id) in held.servers.done
 
 
 async def test_nothing_is_started_before_the_name_was_typed() -> None:
     held = harness()
     form = await held.form("mcp add docs template=git repo=docs")
-    again = await held.submit(form, {"confirm": "yes"})
+    again = await held.next_form(form, {"confirm": "yes"})
     assert "Type docs" in wrong(again)["confirm"]
-    assert isinstance(again, Form)
     assert again.intro.endswith(STARTS)
     assert not held.store.kept
 
@@ -89,19 +82,18 @@ async def test_the_operator_is_not_asked_on_one_line() -> None:
     held = harness()
     reply = await held.ask("mcp add docs template=git repo=docs", OPERATOR)
     assert ("command", STARTS) in reply.details
-    assert launch(only(held)).values == {"repo": "docs"}
+    assert launch(held.record).values == {"repo": "docs"}
 
 
 async def test_a_template_that_the_operator_changes_meanwhile_is_shown_once_more() -> None:
     held = harness()
     form = await held.form("mcp add docs template=git repo=docs")
     held.templates["git"] = replace(GIT, args=("mcp-server-git@6.6.6", "{repo}"))
-    again = await held.submit(form, {"confirm": "docs"})
-    assert isinstance(again, Form)
+    again = await held.next_form(form, {"confirm": "docs"})
     assert not held.store.kept
     assert "not what you were shown" in wrong(again)["confirm"]
     assert "mcp-server-git@6.6.6" in again.intro
-    assert isinstance(await held.submit(again, {"confirm": "docs"}), Reply)
+    await held.reply_to(again, {"confirm": "docs"})
     assert held.store.kept
 
 
@@ -110,23 +102,19 @@ async def test_the_form_asks_for_a_template_then_for_its_slots_then_for_consent(
     first = await held.form("mcp add")
     transport = next(field for field in first.fields if field.name == "transport")
     assert transport.choices[-1] == "template"
-    second = await held.submit(first, {"title": "The tickets", "transport": "template"})
-    assert isinstance(second, Form)
+    second = await held.next_form(first, {"title": "The tickets", "transport": "template"})
     assert [(field.name, field.choices) for field in second.fields] == [("template", ("git", "tickets"))]
     assert "git: Git. One repository." in second.intro
-    third = await held.submit(second, {"template": "tickets"})
-    assert isinstance(third, Form)
+    third = await held.next_form(second, {"template": "tickets"})
     assert [field.name for field in third.fields] == ["slot_mode", "slot_team", "slot_token"]
     assert [field.value for field in third.fields] == ["read", "", ""]
-    bad = await held.submit(third, {"slot_team": "A B", "slot_token": "hunter2"})
+    bad = await held.next_form(third, {"slot_team": "A B", "slot_token": "hunter2"})
     assert set(wrong(bad)) == {"slot_team", "slot_token"}
-    assert isinstance(bad, Form)
-    fourth = await held.submit(bad, {"slot_team": "blue", "slot_token": "env:MCP_SECRET_TICKETS"})
-    assert isinstance(fourth, Form)
+    fourth = await held.next_form(bad, {"slot_team": "blue", "slot_token": "env:MCP_SECRET_TICKETS"})
     assert fourth.intro.endswith("npx -y tickets@1.0.0 --mode=read --team blue")
     assert "variable: TICKETS_TOKEN=env:MCP_SECRET_TICKETS\n" in fourth.intro
-    assert isinstance(await held.submit(fourth, {"confirm": "the-tickets"}), Reply)
-    record = only(held)
+    await held.reply_to(fourth, {"confirm": "the-tickets"})
+    record = held.record
     assert (record.config.name, launch(record).template) == ("the-tickets", "tickets")
     assert {slot: str(where) for slot, where in record.secrets.items()} == {
         "env:TICKETS_TOKEN": "env:MCP_SECRET_TICKETS"
@@ -146,7 +134,7 @@ async def test_a_form_has_no_more_fields_in_a_step_than_every_platform_takes() -
         )
         steps += 1
     assert not answer.failed
-    assert launch(only(held)).values == {f"s{n}": "x" for n in range(12)}
+    assert launch(held.record).values == {f"s{n}": "x" for n in range(12)}
 
 
 async def test_without_templates_the_form_is_as_it_was() -> None:
@@ -226,10 +214,9 @@ async def test_a_missing_path_has_its_error_under_the_path() -> None:
 
 
 async def added(held: CommandHarness, line: str = "mcp add docs template=git repo=docs") -> ServerRecord:
-    reply = await held.submit(await held.form(line), {"confirm": "docs"})
-    assert isinstance(reply, Reply)
+    reply = await held.reply_to(await held.form(line), {"confirm": "docs"})
     assert not reply.failed
-    return only(held)
+    return held.record
 
 
 async def test_a_slot_is_changed_by_a_user_who_agrees_to_the_new_command() -> None:
@@ -237,29 +224,24 @@ async def test_a_slot_is_changed_by_a_user_who_agrees_to_the_new_command() -> No
     await added(held)
     form = await held.form("mcp edit docs repo=other")
     assert form.intro.endswith("--repository /srv/repos/other")
-    assert launch(only(held)).values == {"repo": "docs"}
-    reply = await held.submit(form, {"confirm": "docs"})
-    assert isinstance(reply, Reply)
+    assert launch(held.record).values == {"repo": "docs"}
+    reply = await held.reply_to(form, {"confirm": "docs"})
     assert ("changed slot_repo", "docs → other") in reply.details
-    assert launch(only(held)).values == {"repo": "other"}
+    assert launch(held.record).values == {"repo": "other"}
 
 
 async def test_the_form_of_editing_asks_for_slots_and_for_consent_if_something_else_is_started() -> None:
     held = harness()
     await added(held)
     first = await held.form("mcp edit docs")
-    second = await held.submit(first, {"description": "The documents"})
-    assert isinstance(second, Form)
+    second = await held.next_form(first, {"description": "The documents"})
     assert [(field.name, field.value) for field in second.fields] == [("slot_repo", "docs")]
-    third = await held.submit(second, {"slot_repo": "other"})
-    assert isinstance(third, Form)
-    fourth = await held.submit(third, {})
-    assert isinstance(fourth, Form)
-    fifth = await held.submit(fourth, {})
-    assert isinstance(fifth, Form)
+    third = await held.next_form(second, {"slot_repo": "other"})
+    fourth = await held.next_form(third, {})
+    fifth = await held.next_form(fourth, {})
     assert fifth.intro.endswith("--repository /srv/repos/other")
-    assert isinstance(await held.submit(fifth, {"confirm": "docs"}), Reply)
-    assert (only(held).config.description, launch(only(held)).values) == ("The documents", {"repo": "other"})
+    await held.reply_to(fifth, {"confirm": "docs"})
+    assert (held.record.config.description, launch(held.record).values) == ("The documents", {"repo": "other"})
 
 
 async def test_an_unchanged_command_needs_no_consent() -> None:
@@ -267,7 +249,7 @@ async def test_an_unchanged_command_needs_no_consent() -> None:
     await added(held)
     reply = await held.ask("mcp edit docs --description Documents")
     assert not reply.failed
-    assert only(held).config.description == "Documents"
+    assert held.record.config.description == "Documents"
 
 
 @pytest.mark.parametrize("line", ["--command sh", "--url https://a.example", "template=tickets", "--env A=env:B"])
@@ -275,7 +257,7 @@ async def test_a_server_stays_with_its_template(line: str) -> None:
     held = harness()
     before = await added(held)
     assert (await held.ask(f"mcp edit docs {line}")).failed
-    assert only(held) == before
+    assert held.record == before
 
 
 async def test_a_typed_secret_is_not_carried_over_to_something_else_by_an_admin() -> None:
@@ -285,22 +267,21 @@ async def test_a_typed_secret_is_not_carried_over_to_something_else_by_an_admin(
     stored = await held.answers(*words, member=OPERATOR, hidden_input=True)
     assert isinstance(stored[-1], Form)
     await held.submit(stored[-1], {stored[-1].fields[0].name: "the-key-itself-Zk29vT4x"}, OPERATOR, hidden_input=True)
-    assert str(only(held).secrets["env:TICKETS_TOKEN"]) == "stored"
+    assert str(held.record.secrets["env:TICKETS_TOKEN"]) == "stored"
     form = await held.form("mcp edit docs team=red")
-    changed = await held.submit(form, {"confirm": "docs"})
-    assert isinstance(changed, Reply)
+    changed = await held.reply_to(form, {"confirm": "docs"})
     assert "waits for 1 secret" in changed.text
-    assert held.store.values[only(held).id] == {}
+    assert held.store.values[held.record.id] == {}
     form = await held.form("mcp edit docs team=blue token=env:B")
-    assert isinstance(await held.submit(form, {"confirm": "docs"}), Reply)
-    assert str(only(held).secrets["env:TICKETS_TOKEN"]) == "env:B"
+    await held.reply_to(form, {"confirm": "docs"})
+    assert str(held.record.secrets["env:TICKETS_TOKEN"]) == "env:B"
 
 
 async def test_a_variable_that_the_template_does_not_have_takes_no_secret() -> None:
     held = harness()
     await added(held)
     assert (await held.ask("mcp secret set docs env:LD_PRELOAD env:A")).failed
-    assert not only(held).secrets
+    assert not held.record.secrets
 
 
 async def test_users_see_the_command_and_its_template() -> None:
@@ -329,8 +310,8 @@ async def test_a_secret_without_a_reference_is_entered_behind_a_link() -> None:
     reply = await last(FormSubmission(form.id, {**form.carried, "confirm": "docs"}, ADMIN, HALL))
     assert isinstance(reply, Reply)
     assert "waits for 1 secret" in reply.text
-    assert links.made == [(only(held).id, "env:TICKETS_TOKEN")]
-    assert str(only(held).secrets["env:TICKETS_TOKEN"]) == "stored"
+    assert links.made == [(held.record.id, "env:TICKETS_TOKEN")]
+    assert str(held.record.secrets["env:TICKETS_TOKEN"]) == "stored"
 
 
 class _Links:

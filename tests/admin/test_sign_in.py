@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from bot.domain.commands import Form, Reply, ReplyAction
+from bot.domain.commands import Reply, ReplyAction
 from bot.domain.servers import (
     AUTH_SECRET,
     Authentication,
     AuthenticationKind,
     OAuthTerms,
-    ServerRecord,
     ServerSnapshot,
     ServerStatus,
 )
@@ -36,18 +35,13 @@ def held() -> SigningOffice:
     return SigningOffice(two_servers())
 
 
-def only(held: CommandHarness) -> ServerRecord:
-    [record] = held.store.kept.values()
-    return record
-
-
 async def refused(held: SigningOffice, line: str = ADD) -> str:
     """Add `jira`, which requires a sign-in, and return its id."""
     assert not (await held.ask(line)).failed
-    server = only(held).id
+    server = held.record.id
     held.sign_ins.takes.add(server)
     states = [state for state in held.servers.states if state.config.id != server]
-    held.servers.states = [*states, ServerSnapshot(only(held).config, ServerStatus.AUTH_REQUIRED, PROBLEM)]
+    held.servers.states = [*states, ServerSnapshot(held.record.config, ServerStatus.AUTH_REQUIRED, PROBLEM)]
     held.servers.done.clear()
     return server
 
@@ -86,8 +80,8 @@ async def test_options_say_how_to_sign_in_by_oauth(
     held: SigningOffice, options: str, expected: Authentication, secret: str | None
 ) -> None:
     assert not (await held.ask(f"{ADD} {options}")).failed
-    assert only(held).authentication == expected
-    assert {slot: str(each) for slot, each in only(held).secrets.items()} == ({AUTH_SECRET: secret} if secret else {})
+    assert held.record.authentication == expected
+    assert {slot: str(each) for slot, each in held.record.secrets.items()} == ({AUTH_SECRET: secret} if secret else {})
 
 
 @pytest.mark.parametrize(
@@ -119,40 +113,36 @@ async def test_a_client_id_may_look_random_and_nothing_else_may(held: SigningOff
 
 async def test_the_form_asks_for_the_values_of_a_sign_in_by_oauth(held: SigningOffice) -> None:
     first = {"title": "Jira", "transport": "streamable_http", "where": "https://jira.example/mcp", "auth": "oauth"}
-    second = await held.submit(await held.form("mcp add"), first)
-    assert isinstance(second, Form)
+    second = await held.next_form(await held.form("mcp add"), first)
     assert [(field.name, field.required) for field in second.fields] == [
         ("client_id", False),
         ("scope", False),
         ("secret", False),
     ]
-    reply = await held.submit(second, {"client_id": RANDOM_ID, "scope": "read  write read"})
-    assert isinstance(reply, Reply), reply
-    assert only(held).authentication == Authentication(
+    await held.reply_to(second, {"client_id": RANDOM_ID, "scope": "read  write read"})
+    assert held.record.authentication == Authentication(
         AuthenticationKind.OAUTH, client_id=RANDOM_ID, scope="read write"
     )
 
 
 async def test_the_form_of_client_credentials_wants_a_client_and_its_secret(held: SigningOffice) -> None:
     first = {"title": "Jira", "where": "https://jira.example/mcp", "auth": "client_credentials"}
-    second = await held.submit(await held.form("mcp add"), first)
-    assert isinstance(second, Form)
-    again = await held.submit(second, {"client_id": "", "secret": ""})
-    assert isinstance(again, Form)
+    second = await held.next_form(await held.form("mcp add"), first)
+    again = await held.next_form(second, {"client_id": "", "secret": ""})
     assert {field.name for field in again.fields if field.error} == {"client_id", "secret"}
-    assert isinstance(await held.submit(again, {"client_id": "bot", "secret": "env:JIRA"}), Reply)
-    assert only(held).authentication.kind is AuthenticationKind.CLIENT_CREDENTIALS
+    await held.reply_to(again, {"client_id": "bot", "secret": "env:JIRA"})
+    assert held.record.authentication.kind is AuthenticationKind.CLIENT_CREDENTIALS
 
 
 async def test_a_key_of_the_server_never_becomes_a_clients_secret_nor_the_other_way_round(held: SigningOffice) -> None:
     await held.ask(f"{ADD} --auth api_key --secret env:JIRA_KEY")
     assert not (await held.ask("mcp edit jira --auth oauth")).failed
-    assert only(held).secrets == {}
+    assert held.record.secrets == {}
     await held.ask("mcp edit jira --client-id bot --secret env:JIRA_CLIENT")
     wrong = await held.ask("mcp edit jira --auth api_key")
     assert "--secret" in dict(wrong.details)
     assert not (await held.ask("mcp edit jira --scope read")).failed
-    assert str(only(held).secrets[AUTH_SECRET]) == "env:JIRA_CLIENT"
+    assert str(held.record.secrets[AUTH_SECRET]) == "env:JIRA_CLIENT"
 
 
 async def test_the_form_of_a_change_has_the_client_where_one_signs_in_by_oauth(held: SigningOffice) -> None:
@@ -160,22 +150,20 @@ async def test_the_form_of_a_change_has_the_client_where_one_signs_in_by_oauth(h
     form = await held.form("mcp edit jira")
     names = [[field.name for field in form.fields]]
     while not form.title.endswith("8 of 8"):
-        following = await held.submit(form, {"tool_timeout": "9"} if form.title.endswith("5 of 8") else {})
-        assert isinstance(following, Form), following
+        following = await held.next_form(form, {"tool_timeout": "9"} if form.title.endswith("5 of 8") else {})
         form = following
         names.append([field.name for field in form.fields])
     assert names[2] == ["client_id", "scope"]
     assert "use_instructions" in names[3]
     assert "tool_timeout" in names[4]
-    reply = await held.submit(form, {})
-    assert isinstance(reply, Reply)
-    assert only(held).authentication.client_id == RANDOM_ID
+    await held.reply_to(form, {})
+    assert held.record.authentication.client_id == RANDOM_ID
 
 
 async def test_taking_the_clients_secret_away_leaves_the_sign_in(held: SigningOffice) -> None:
     await held.ask(f"{ADD} --auth oauth --client-id bot --secret env:JIRA")
     assert not (await held.ask("mcp secret clear jira auth")).failed
-    assert (only(held).authentication.kind, only(held).secrets) == (AuthenticationKind.OAUTH, {})
+    assert (held.record.authentication.kind, held.record.secrets) == (AuthenticationKind.OAUTH, {})
 
 
 async def test_how_it_is_signed_in_to_is_shown_without_any_secret(held: SigningOffice) -> None:
@@ -183,7 +171,7 @@ async def test_how_it_is_signed_in_to_is_shown_without_any_secret(held: SigningO
     shown = dict((await held.ask("mcp show jira")).details)
     assert shown["sign-in"] == "OAuth, in a browser, as client bot, for read"
     assert shown["secret auth"] == "env:JIRA"
-    assert shown["redirect address"] == held.sign_ins.redirect_uri(only(held).config.id)
+    assert shown["redirect address"] == held.sign_ins.redirect_uri(held.record.config.id)
     terms = OAuthTerms(AuthenticationKind.CLIENT_CREDENTIALS, "bot", "hunter2", "read")
     held.servers.states = [ServerSnapshot(replace(WEB, sign_in=terms), ServerStatus.CONNECTED)]
     shown = dict((await held.ask("mcp show web-search")).details)
@@ -199,7 +187,7 @@ async def test_a_secret_of_no_client_is_not_asked_for(held: SigningOffice) -> No
     reply = await held.ask("mcp secret set jira auth env:JIRA")
     assert reply.failed
     assert "--client-id" in reply.text
-    assert only(held).secrets == {}
+    assert held.record.secrets == {}
 
 
 # The link
@@ -249,7 +237,7 @@ async def test_a_sign_in_that_cannot_begin_says_why(held: SigningOffice) -> None
 
 async def test_a_server_that_is_connected_gives_no_link_by_itself(held: SigningOffice) -> None:
     server = await refused(held)
-    held.servers.states[-1] = ServerSnapshot(only(held).config, ServerStatus.CONNECTED)
+    held.servers.states[-1] = ServerSnapshot(held.record.config, ServerStatus.CONNECTED)
     assert (await held.ask("mcp connect jira")).text.startswith("`jira` is connected")
     assert held.sign_ins.begun == []
     assert not (await held.ask("mcp secret rotate jira sign-in")).failed
@@ -292,7 +280,7 @@ async def test_a_problem_other_than_a_sign_in_offers_none(
     held: SigningOffice, status: ServerStatus, *, offered: bool
 ) -> None:
     server = await refused(held)
-    held.servers.states[-1] = ServerSnapshot(only(held).config, status)
+    held.servers.states[-1] = ServerSnapshot(held.record.config, status)
     assert (SIGN_IN.words in steps(await held.ask("mcp show jira"))) is offered
     held.sign_ins.signed_in[server] = SignInInfo("slack:U7", NOW, LOGIN)
     assert SIGN_IN.words not in steps(await held.ask("mcp show jira"))
@@ -316,7 +304,7 @@ async def test_adding_a_server_that_wants_a_sign_in_offers_it_at_once(held: Sign
 
     async def refuse() -> None:
         await settled()
-        held.servers.states = [ServerSnapshot(only(held).config, ServerStatus.AUTH_REQUIRED, PROBLEM)]
+        held.servers.states = [ServerSnapshot(held.record.config, ServerStatus.AUTH_REQUIRED, PROBLEM)]
 
     held.servers.wait_ready = refuse  # type: ignore[method-assign]
     reply = await held.ask(ADD)
@@ -345,8 +333,8 @@ async def test_sign_ins_are_listed_and_can_be_undone(held: SigningOffice) -> Non
 
 async def test_shared_servers_are_signed_in_to_by_their_editors(held: SigningOffice) -> None:
     assert not (await held.ask(ADD, OPERATOR)).failed
-    server = only(held).id
-    for config in (only(held).config, WEB):
+    server = held.record.id
+    for config in (held.record.config, WEB):
         held.sign_ins.takes.add(config.id)
         held.servers.states = [ServerSnapshot(config, ServerStatus.AUTH_REQUIRED, PROBLEM)]
         held.sign_ins.signed_in[config.id] = SignInInfo("slack:U7", NOW, LOGIN)
@@ -363,7 +351,7 @@ async def test_shared_servers_are_signed_in_to_by_their_editors(held: SigningOff
 async def test_without_a_public_address_it_names_the_missing_setting() -> None:
     off = CommandHarness(two_servers())
     await off.ask(ADD)
-    off.servers.states.append(ServerSnapshot(only(off).config, ServerStatus.AUTH_REQUIRED, PROBLEM))
+    off.servers.states.append(ServerSnapshot(off.record.config, ServerStatus.AUTH_REQUIRED, PROBLEM))
     off.servers.states = [state for state in off.servers.states if state.status is not ServerStatus.CONNECTED]
     reply = await off.ask("mcp connect jira")
     assert reply.failed
