@@ -38,17 +38,10 @@ class CatalogInput:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedText:
-    """Header or variable; `{input}` in its text stands for a value."""
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class CatalogServer:
     """Server with an address, or with a command line in groups of words. A group is left out if one of its inputs has
-    no value. `bundled` ones come with this program, others from a registry.
+    no value. `headers` and `variables` are names and texts; `{input}` in a text stands for a value. `bundled` ones come
+    with this program, others from a registry.
     """
 
     name: str
@@ -57,9 +50,9 @@ class CatalogServer:
     url: str = ""
     kind: HttpKind = HttpKind.STREAMABLE
     auth: AuthenticationKind = AuthenticationKind.NONE
-    headers: tuple[NamedText, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
     command_line: tuple[tuple[str, ...], ...] = ()
-    variables: tuple[NamedText, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
     inputs: tuple[CatalogInput, ...] = ()
     bundled: bool = False
 

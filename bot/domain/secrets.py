@@ -78,7 +78,7 @@ class SecretReference:
         """Parse `env:NAME` or `file:PATH`. Raises ValueError without the text, because it may be a secret."""
         source, _, place = text.partition(":")
         match source:
-            case "env" if _VARIABLE.fullmatch(place):
+            case "env" if VARIABLE_NAME.fullmatch(place):
                 return cls(SecretSource.ENVIRONMENT, place)
             case "file" if place.startswith("/") and place.isprintable():
                 return cls(SecretSource.FILE, place)
@@ -96,7 +96,7 @@ class SecretSpan:
     label: str
 
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
 LEAST_BITS = 40.0

@@ -184,7 +184,8 @@ def parse_text(longest: int, text: str) -> str:
     return text
 
 
-def _load_text(value: Any) -> str:
+def load_text(value: Any) -> str:
+    """Return a text of a file. Raises WrongValue."""
     if not isinstance(value, str):
         raise WrongValue(gettext_lazy("a text in double quotes"))
     if "\0" in value:
@@ -194,7 +195,7 @@ def _load_text(value: Any) -> str:
 
 def text_of(longest: int, metavar: str = "TEXT", field: FieldKind = FieldKind.TEXT) -> ValueKind:
     """Return the kind of visible text of at most `longest` characters."""
-    return ValueKind(lambda text: parse_text(longest, text), _load_text, str, metavar, field=field, longest=longest)
+    return ValueKind(lambda text: parse_text(longest, text), load_text, str, metavar, field=field, longest=longest)
 
 
 def _parse_switch(text: str) -> bool:
@@ -208,7 +209,8 @@ def _parse_switch(text: str) -> bool:
             raise misread(text, _("yes or no."))
 
 
-def _load_switch(value: Any) -> bool:
+def load_switch(value: Any) -> bool:
+    """Return a boolean of a file. Raises WrongValue."""
     if not isinstance(value, bool):
         raise WrongValue(gettext_lazy("true or false"))
     return value
@@ -287,7 +289,8 @@ def _lines_by_tool(text: str, error: str) -> Iterator[tuple[str, str]]:
         yield tool.strip(), value.strip()
 
 
-def _object(value: Any, wanted: str) -> dict[str, Any]:
+def load_object(value: Any, wanted: str) -> dict[str, Any]:
+    """Return an object of a file, empty if it is missing. Raises WrongValue, which says what is wanted."""
     if not isinstance(value or {}, dict):
         raise WrongValue(wanted)
     return value or {}
@@ -301,7 +304,7 @@ def by_tool(kind: ValueKind, wanted: str, metavar: str, error: str) -> ValueKind
 
     def load(value: Any) -> dict[str, Any]:
         loaded = {}
-        for tool, item in _object(value, wanted).items():
+        for tool, item in load_object(value, wanted).items():
             try:
                 loaded[tool] = kind.load(item)
             except WrongValue as wrong:
@@ -344,7 +347,7 @@ def _parse_recipients(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def _load_recipients(value: Any) -> dict[str, tuple[str, ...]]:
-    tools = _object(value, gettext_lazy("an object of tools and lists of their arguments"))
+    tools = load_object(value, gettext_lazy("an object of tools and lists of their arguments"))
     for tool, item in tools.items():
         if not (isinstance(item, list) and item and all(isinstance(text, str) and text for text in item)):
             raise WrongValue(gettext_lazy('a list of arguments, such as ["to", "cc"]'), f".{tool}")
@@ -360,7 +363,7 @@ def _parse_group(text: str) -> str:
 
 
 def _load_group(value: Any) -> str:
-    if (name := _load_text(value)) and not _GROUP.fullmatch(name):
+    if (name := load_text(value)) and not _GROUP.fullmatch(name):
         raise WrongValue(gettext_lazy("1 to 40 lower-case letters, digits and dashes"))
     return name
 
@@ -368,7 +371,7 @@ def _load_group(value: Any) -> str:
 _INSTRUCTION = text_of(_LONGEST_INSTRUCTION, field=FieldKind.LINES)
 _SECONDS = ValueKind(_parse_seconds, _load_seconds, float, "SECONDS")
 _SECONDS_OR_DEFAULT = _or_default(_SECONDS)
-_SWITCH = ValueKind(_parse_switch, _load_switch, bool, choices=(YES, NO), field=FieldKind.SWITCH)
+_SWITCH = ValueKind(_parse_switch, load_switch, bool, choices=(YES, NO), field=FieldKind.SWITCH)
 _SWITCH_OR_DEFAULT = dataclasses.replace(
     _or_default(_SWITCH, DEFAULT), choices=(DEFAULT, YES, NO), field=FieldKind.CHOICE
 )

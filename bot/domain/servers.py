@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 from bot.domain.flows import NO_FLOWS, ServerFlows
 from bot.domain.pins import Pinned
@@ -320,6 +321,16 @@ class HttpTransport:
 
 
 Transport = StdioTransport | HttpTransport
+
+
+def is_address(url: str) -> bool:
+    """Return True if this is a usable http or https address."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return usable and url.isprintable() and not any(char.isspace() for char in url)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from bot.domain.servers import (
     SessionScope,
     StdioTransport,
     SyncStatus,
+    is_address,
 )
 from bot.domain.tools import Tool, ToolKind, count_tools
 from bot.errors import ServerTrouble, SettingsError
@@ -41,7 +42,6 @@ from bot.machine import Proxy, find_proxy
 from bot.mcp.config.checks import (
     check_definition,
     check_paths,
-    is_address,
     origin_of,
     parse_ip,
     resolve_allowed,

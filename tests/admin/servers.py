@@ -364,6 +364,12 @@ class CommandHarness:
         """Run a command line, given without its slash, and return the last reply."""
         return await self.run(*line.split(), member=member, where=where)
 
+    async def refused(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
+        """Run a command line that fails, and return the last reply."""
+        reply = await self.ask(line, member, where)
+        assert reply.failed, reply
+        return reply
+
     async def form(self, line: str, member: Member = ADMIN, *, hidden_input: bool = False) -> Form:
         form = (await self.answers(*line.split(), member=member, hidden_input=hidden_input))[-1]
         assert isinstance(form, Form), form

@@ -74,8 +74,7 @@ async def test_an_address_needs_no_option_and_no_name(line: str, name: str, titl
 )
 async def test_an_invalid_source_is_explained(line: str, said: str) -> None:
     held = command_harness()
-    reply = await held.ask(f"mcp add {line}", OPERATOR)
-    assert reply.failed
+    reply = await held.refused(f"mcp add {line}", OPERATOR)
     assert said in " ".join((reply.text, *dict(reply.details).values()))
     assert not held.store.kept
 
@@ -116,8 +115,7 @@ async def test_a_server_of_a_package_is_edited_by_a_new_command_line() -> None:
     ],
 )
 async def test_a_wrong_address_or_name_is_said_to_be_just_that(line: str, said: str) -> None:
-    reply = await command_harness().ask(f"mcp add {line}", OPERATOR)
-    assert reply.failed
+    reply = await command_harness().refused(f"mcp add {line}", OPERATOR)
     assert said in " ".join((reply.text, *dict(reply.details).values()))
 
 
@@ -142,8 +140,7 @@ async def test_a_wrong_address_or_name_is_said_to_be_just_that(line: str, said: 
 async def test_a_wrong_option_or_value_is_named_with_those_there_are(verb: str, option: str, said: str) -> None:
     held = command_harness()
     await held.ask("mcp add wiki https://wiki.example.com/mcp --no-verify", OPERATOR)
-    reply = await held.ask(f"mcp {verb} {option}", OPERATOR)
-    assert reply.failed
+    reply = await held.refused(f"mcp {verb} {option}", OPERATOR)
     assert said in " ".join((reply.text, *(f"{name} {text}" for name, text in reply.details)))
 
 

@@ -10,10 +10,10 @@ import httpx2
 import pytest
 
 from bot.domain.catalog import CatalogServer, unpinned_package
-from bot.domain.servers import HttpKind
+from bot.domain.servers import HttpKind, is_address
 from bot.errors import ServerTrouble
 from bot.mcp.config.catalog import FRESH_SECONDS, STALE_SECONDS, Catalog, PublicRegistry, bundled_servers, parse_server
-from bot.mcp.config.checks import AllowedTargets, is_address
+from bot.mcp.config.checks import AllowedTargets
 from bot.mcp.transports.http import GuardedTransport
 
 ADDRESS = "https://registry.example"

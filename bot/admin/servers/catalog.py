@@ -18,7 +18,6 @@ from bot.admin.text_format import code, known_facts, page_of, page_rows
 from bot.domain.catalog import (
     CatalogInput,
     CatalogServer,
-    NamedText,
     fill_text,
     inputs_of,
     short_name,
@@ -162,10 +161,10 @@ class _Filling:
     ) -> ServerRequest:
         """Return the request. The user's options win; lines of headers and variables are added."""
         entry, arguments = self._entry, context.arguments
-        for header in entry.headers:
-            self._fill_header(header)
-        for variable in entry.variables:
-            self._fill_named("env", variable)
+        for name, text in entry.headers:
+            self._fill_header(name, text)
+        for name, text in entry.variables:
+            self._fill_named("env", name, text)
         argv = tuple(
             fill_text(word, self._values)
             for group in entry.command_line
@@ -197,28 +196,28 @@ class _Filling:
             errors=errors,
         )
 
-    def _fill_header(self, header: NamedText) -> None:
-        secret = self._secret_input(header.text.removeprefix(_BEARER))
-        if header.name.lower() != _AUTHORIZATION or secret is None:
-            self._fill_named("headers", header)
+    def _fill_header(self, name: str, text: str) -> None:
+        secret = self._secret_input(text.removeprefix(_BEARER))
+        if name.lower() != _AUTHORIZATION or secret is None:
+            self._fill_named("headers", name, text)
             return
-        auth = "api_key" if header.text.startswith(_BEARER) else "header"
+        auth = "api_key" if text.startswith(_BEARER) else "header"
         if secret.name in self._values:
             self._fields |= {"auth": auth, "secret": self._values[secret.name]}
         elif secret.required:
             self._fields["auth"] = auth
             self._missing.append(AUTH_SECRET)
 
-    def _fill_named(self, key: str, named: NamedText) -> None:
+    def _fill_named(self, key: str, name: str, text: str) -> None:
         """Add a header or variable as a line: a plain value, or the reference of a secret."""
-        needed = [item for item in self._entry.inputs if item.name in inputs_of(named.text)]
-        slot = f"{'header' if key == 'headers' else 'env'}:{named.name}"
-        text = fill_text(named.text, self._values).strip()
+        needed = [item for item in self._entry.inputs if item.name in inputs_of(text)]
+        slot = f"{'header' if key == 'headers' else 'env'}:{name}"
+        value = fill_text(text, self._values).strip()
         plain = is_plain_header if key == "headers" else is_plain_variable
         if unfilled := [item for item in needed if item.name not in self._values]:
             self._missing += [slot] if any(item.required for item in unfilled) else []
-        elif self._secret_input(named.text) is not None or plain(named.name, text):
-            self._fields[key] = "\n".join(filter(None, (self._fields.get(key, ""), f"{named.name}={text}")))
+        elif self._secret_input(text) is not None or plain(name, value):
+            self._fields[key] = "\n".join(filter(None, (self._fields.get(key, ""), f"{name}={value}")))
         else:
             self._missing.append(slot)
 

@@ -22,7 +22,6 @@ from bot.admin.servers.fields import (
     NAME_READERS,
     NO_ADDRESS,
     REFERENCE,
-    VARIABLE_NAME,
     check_header,
     read_address,
     read_client_id,
@@ -38,7 +37,14 @@ from bot.admin.servers.fields import (
 from bot.admin.text_format import sentences
 from bot.domain.catalog import server_name
 from bot.domain.launch_templates import InvalidSlotValue, LaunchTemplate, Templates
-from bot.domain.secrets import SecretReference, SecretSource, is_plain_header, is_plain_variable, weakness
+from bot.domain.secrets import (
+    VARIABLE_NAME,
+    SecretReference,
+    SecretSource,
+    is_plain_header,
+    is_plain_variable,
+    weakness,
+)
 from bot.domain.server_settings import SETTINGS, with_settings
 from bot.domain.servers import (
     AUTH_SECRET,

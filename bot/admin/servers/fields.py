@@ -12,10 +12,7 @@ from bot.admin.servers.token_detection import known_token, looks_like_token, pla
 from bot.domain.secrets import SecretReference
 from bot.domain.server_files import transport_kind
 from bot.domain.server_settings import choose, parse_text
-from bot.domain.servers import (
-    AuthenticationKind,
-    is_reserved_header,
-)
+from bot.domain.servers import AuthenticationKind, is_address, is_reserved_header
 from bot.i18n import _, gettext_lazy
 
 TRANSPORTS = ("streamable_http", "stdio", "auto", "sse", "jsonrpc_http")
@@ -25,7 +22,6 @@ NO_ADDRESS = gettext_lazy("That is no http or https address. Write https://host/
 REFERENCE = gettext_lazy("Write env:NAME or file:/absolute/path: where the secret is, never the secret itself.")
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
-VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """Characters of a scope (RFC 6749, 3.3)."""
 _SECRET_QUERY = re.compile(r"(?i)key|token|secret|password|passwd|auth|sig(nature)?$|credential")
@@ -121,13 +117,9 @@ def read_address(text: str) -> str:
     parse_text(LONGEST["url"], text)
     if not text:
         return ""
-    try:
-        address = urlsplit(text)
-        usable = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
-    except ValueError:
-        usable = False
-    if not usable or any(character.isspace() for character in text):
+    if not is_address(text):
         raise ValueError(NO_ADDRESS)
+    address = urlsplit(text)
     if address.username or address.password:
         raise ValueError(_("A user name or password in an address would be kept readable. Use sign-in basic instead."))
     if any(_SECRET_QUERY.search(name) and value for name, value in parse_qsl(address.query)):

@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from bot.domain.catalog import CatalogInput, CatalogResult, CatalogServer, NamedText
+from bot.domain.catalog import CatalogInput, CatalogResult, CatalogServer
+from bot.domain.secrets import VARIABLE_NAME
 from bot.domain.servers import AuthenticationKind, HttpKind
 from bot.errors import ServerTrouble
 from bot.i18n import gettext_lazy
@@ -35,7 +36,6 @@ _KINDS = {
     "sse": HttpKind.SSE,
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
-_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _PLACEHOLDER = re.compile(r"\{([^{}]{1,100})\}")
 _LONGEST_TEXT, _LONGEST_WORD = 300, 500
@@ -135,8 +135,8 @@ class _ServerParser:
             package = next(filter(_can_run, _objects(self._entry, "packages")), None)
             if package is None:
                 raise _Unusable
-            variables = self._named(_objects(package, "environmentVariables"), _VARIABLE_NAME)
-            groups = tuple(self._command_line(package, [variable.name for variable in variables]))
+            variables = self._named(_objects(package, "environmentVariables"), VARIABLE_NAME)
+            groups = tuple(self._command_line(package, [variable for variable, _text in variables]))
         own = self._entry.get("_meta", {}).get("countersign", {}) if self._bundled else {}
         return CatalogServer(
             self._name,
@@ -185,16 +185,14 @@ class _ServerParser:
             value = self._template(argument, "value") if argument.get("value") else self._input(hint, argument)
             yield (option, value) if option else (value,)
 
-    def _named(self, items: Sequence[Mapping[str, Any]], pattern: re.Pattern[str]) -> tuple[NamedText, ...]:
+    def _named(self, items: Sequence[Mapping[str, Any]], pattern: re.Pattern[str]) -> tuple[tuple[str, str], ...]:
         """Return headers or variables; one without a fixed value is an input of its own name."""
         named = []
         for item in items:
             name = _word(item, "name")
             if not pattern.fullmatch(name):
                 raise _Unusable
-            named.append(
-                NamedText(name, self._template(item, "value") if item.get("value") else self._input(name, item))
-            )
+            named.append((name, self._template(item, "value") if item.get("value") else self._input(name, item)))
         return tuple(named)
 
     def _template(self, holder: Mapping[str, Any], key: str) -> str:

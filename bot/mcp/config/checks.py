@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 from bot.domain.launch_templates import InvalidSlotValue, LaunchTemplate, Templates
 from bot.domain.secrets import redact
-from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, TemplateLaunch
+from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, TemplateLaunch, is_address
 from bot.domain.tools import digest
 from bot.errors import SettingsError
 from bot.i18n import gettext_lazy
@@ -189,16 +189,6 @@ class AllowedTargets:
         spelled = f"[{bare}]" if ":" in bare else bare
         listed = {_plain_entry(entry) for entry in self.hosts}
         return not listed.isdisjoint((bare, spelled, f"{spelled}:{port}"))
-
-
-def is_address(url: str) -> bool:
-    """Return True if this is a usable http or https address."""
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-    return usable and url.isprintable() and not any(char.isspace() for char in url)
 
 
 def origin_of(url: str) -> tuple[str, int]:

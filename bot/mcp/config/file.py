@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bot.domain.server_files import NOT_TAKEN, JsonPath, ServerEntry, find_sections, plain_json, unknown_keys_text
-from bot.domain.server_settings import SETTINGS, Setting, WrongValue, with_settings
+from bot.domain.server_settings import (
+    SETTINGS,
+    Setting,
+    WrongValue,
+    load_object,
+    load_switch,
+    load_text,
+    with_settings,
+)
 from bot.domain.servers import (
     OAUTH_KINDS,
     AuthenticationKind,
@@ -27,13 +36,14 @@ from bot.domain.servers import (
     ServerEnablement,
     StdioTransport,
     Transport,
+    is_address,
     kind_of,
 )
 from bot.errors import SettingsError
 from bot.i18n import gettext_lazy
-from bot.mcp.config.checks import is_address
 from bot.mcp.errors import InvalidDefinition, cause_and_fix, header_fits
 
+T = TypeVar("T")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:\n]')
 KNOWN_KEYS = frozenset(
     (
@@ -125,40 +135,27 @@ class ConfigEntry:
 
     def substituted_map(self, key: str) -> dict[str, str]:
         """Return an object of texts with their variables substituted."""
-        value = self._object(key, gettext_lazy("an object of texts"))
-        return {name: self._fill(f"{key}.{name}", self._text(f"{key}.{name}", item)) for name, item in value.items()}
+        load_texts = partial(load_object, wanted=gettext_lazy("an object of texts"))
+        texts = self._load(key, load_texts, self._values.get(key))
+        return {name: self._fill(f"{key}.{name}", self._text(f"{key}.{name}", item)) for name, item in texts.items()}
 
     def flag(self, key: str) -> bool:
         """Return a boolean, False if it is missing."""
-        value = self._values.get(key) or False
-        if not isinstance(value, bool):
-            raise self._wrong(key, gettext_lazy("true or false"))
-        return value
+        return self._load(key, load_switch, self._values.get(key) or False)
 
     def setting(self, setting: Setting) -> Any:
         """Return the value of a setting, the usual one if it is missing."""
         value = self._values.get(setting.key)
-        if value is None:
-            return setting.of(_USUAL)
-        try:
-            return setting.kind.load(value)
-        except WrongValue as wrong:
-            raise self._wrong(f"{setting.key}{wrong.place}", wrong.wanted) from None
-
-    def _object(self, key: str, wanted: str) -> dict[str, Any]:
-        value = self._values.get(key) or {}
-        if not isinstance(value, dict):
-            raise self._wrong(key, wanted)
-        return value
+        return setting.of(_USUAL) if value is None else self._load(setting.key, setting.kind.load, value)
 
     def _text(self, key: str, value: Any) -> str:
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            raise self._wrong(key, gettext_lazy("a text in double quotes"))
-        if "\0" in value:
-            raise self._wrong(key, gettext_lazy("a text without NUL characters"))
-        return value
+        return "" if value is None else self._load(key, load_text, value)
+
+    def _load(self, key: str, load: Callable[[Any], T], value: Any) -> T:
+        try:
+            return load(value)
+        except WrongValue as wrong:
+            raise self._wrong(f"{key}{wrong.place}", wrong.wanted) from None
 
     def _fill(self, key: str, text: str) -> str:
         def value_of(match: re.Match[str]) -> str:

@@ -25,13 +25,13 @@ from bot.domain.launch_templates import (
     placeholders_in,
 )
 from bot.domain.launch_variables import variable_effect
+from bot.domain.secrets import VARIABLE_NAME
 from bot.domain.toml_errors import toml_problem
 from bot.errors import SettingsError
 from bot.i18n import gettext_lazy, make_lazy
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _SLOT_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _TEMPLATE_KEYS = frozenset(("title", "description", "command", "args", "env", "cwd", "slots"))
 _SLOT_KEYS = frozenset(("type", "title", "help", "default", "may_begin_with_dash"))
 _OF_TYPE = {
@@ -218,7 +218,7 @@ def _rule(kind: str, table: Mapping[str, Any]) -> SlotRule:
             return PathRule(str(Path(below)))
         case _:
             variable = _text(table, "variable")
-            if not _VARIABLE.fullmatch(variable) or variable_effect(variable, network=False):
+            if not VARIABLE_NAME.fullmatch(variable) or variable_effect(variable, network=False):
                 raise _InvalidTemplate("variable must be the name of a variable that decides over no program.")
             return SecretRule(variable)
 
