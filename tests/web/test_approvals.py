@@ -425,23 +425,6 @@ async def test_an_invalid_value_is_refused_by_its_field(folder: Path) -> None:
         assert written(api) == []
 
 
-async def test_a_decision_that_names_a_field_twice_decides_nothing(folder: Path) -> None:
-    async with an_api(folder, {"text": "hello"}) as api:
-        approver = await api.token("one", ApiRole.APPROVER)
-        approval = await wanted(api)
-        path = f"/api/responses/approval/{approval['approvalRequestId']}"
-        for body in (
-            '{"approved": false, "approved": true}',
-            '{"approved": true, "revision": 1, "revision": 1}',
-            '{"approved": true, "arguments": {"text": "one", "text": "two"}}',
-        ):
-            headers = {"Content-Type": "application/json"}
-            answer = await api.post(path, content=body, headers=headers, token=approver)
-            assert (answer.status_code, answer.json()["error"]["code"]) == (400, "duplicate_name")
-        assert (await api.get(path, token=approver)).json()["revision"] == 1
-        assert written(api) == []
-
-
 async def test_newer_calls_of_one_member_hide_none_of_others(folder: Path) -> None:
     many = [{"text": str(n)} for n in range(7)]
     async with an_api(folder, *many, says=False) as api:
