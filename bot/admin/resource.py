@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from bot.admin.command import Arguments, filled_field
 from bot.domain.commands import Field, FieldKind, Parameter
 from bot.i18n import LazyFields
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-_Record = TypeVar("_Record", bound="DataclassInstance")
+_Record = TypeVar("_Record")
 
 
 def join_lines(text: str) -> str:
@@ -107,7 +104,7 @@ class Resource:
                     changes[row.attribute or row.key] = row.parse(given[row.key].strip(), scope)
                 except ValueError as error:
                     errors[row.key] = str(error)
-        return replace(record, **changes), errors
+        return replace(record, **changes), errors  # type: ignore[type-var]
 
     def given(self, arguments: Arguments) -> dict[str, str]:
         """Return the texts of the given options by field."""

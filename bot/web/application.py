@@ -50,7 +50,7 @@ from bot.web.limits import (
     ConnectionLimits,
     read_body,
 )
-from bot.web.pages import HtmlDocument, page
+from bot.web.pages import page
 from bot.web.problems import Problem, answer_error, internal_error, to_response
 from bot.web.routes import RouteNames, WebDependencies, api_routes
 
@@ -211,13 +211,12 @@ def documentation_routes(app: FastAPI) -> list[Page]:
         return JSONResponse(app.openapi())
 
     async def docs(_request: Request) -> Response:
-        document = reference_page(app.openapi())
-        return HTMLResponse(document.html, document.status, dict(document.headers))
+        return reference_page(app.openapi())
 
     return [Route("/openapi.json", openapi), Route("/docs", docs)]
 
 
-def reference_page(document: Mapping[str, Any]) -> HtmlDocument:
+def reference_page(document: Mapping[str, Any]) -> HTMLResponse:
     """Return an OpenAPI document as a page, grouped by tag."""
     groups: dict[str, list[str]] = {}
     for path, operations in document["paths"].items():

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from bot.domain.installations import (
@@ -27,7 +27,7 @@ from bot.domain.installations import (
 )
 from bot.i18n import _
 from bot.web.authentication import LoginThrottle
-from bot.web.pages import HEADERS, HtmlDocument, count_failure, escape_text, text_page, to_response
+from bot.web.pages import HEADERS, count_failure, escape_text, text_page
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class _InstallPages:
                 )
                 return response
             case InstallRejected() as rejected:
-                return to_response(rejected_page(rejected))
+                return rejected_page(rejected)
 
     async def finish(self, request: Request) -> Response:
         """Show the result."""
@@ -100,12 +100,12 @@ class _InstallPages:
             if name in ("code", "state", "error")
         }
         result = await self._installer.finish(parameters, request.cookies.get(self._cookie, ""))
-        response = to_response(self._page(result, request))
+        response = self._page(result, request)
         if not isinstance(result, InstallExpired):
             response.delete_cookie(self._cookie, path="/", secure=self._is_secure, httponly=True, samesite="lax")
         return response
 
-    def _page(self, result: InstallResult, request: Request) -> HtmlDocument:
+    def _page(self, result: InstallResult, request: Request) -> HTMLResponse:
         match result:
             case InstallCompleted():
                 return _completed_page(result, self._installer.platform)
@@ -134,7 +134,7 @@ class _InstallPages:
         return f"<code>{escape_text(self._installer.install_path)}</code>"
 
 
-def _completed_page(result: InstallCompleted, platform: str) -> HtmlDocument:
+def _completed_page(result: InstallCompleted, platform: str) -> HTMLResponse:
     name = escape_text(result.installation.name)
     advice = _("Invite the bot to a channel and mention it, or write to it directly. You can close this page.")
     if result.url:
@@ -144,10 +144,10 @@ def _completed_page(result: InstallCompleted, platform: str) -> HtmlDocument:
     return text_page(200, title, _("It serves {workspace} from now on.", workspace=f"<b>{name}</b>"), advice)
 
 
-def rejected_page(rejected: InstallRejected) -> HtmlDocument:
+def rejected_page(rejected: InstallRejected) -> HTMLResponse:
     """Return the page for a workspace that the operator does not allow."""
     return _failure_page(403, escape_text(rejected.cause), escape_text(rejected.fix))
 
 
-def _failure_page(status: int, cause: str, advice: str) -> HtmlDocument:
+def _failure_page(status: int, cause: str, advice: str) -> HTMLResponse:
     return text_page(status, _("The bot was not installed"), cause, advice)

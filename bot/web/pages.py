@@ -18,7 +18,6 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from typing import Any, Final
@@ -89,23 +88,14 @@ _CACHE_SECONDS = 3_600
 _ASK_FOR_SIGN_IN = gettext_lazy("Ask for another link in the chat: <code>/mcp connect NAME</code>")
 
 
-@dataclass(frozen=True, slots=True)
-class HtmlDocument:
-    """A page with its status and headers."""
-
-    status: int
-    html: str
-    headers: Mapping[str, str] = field(default_factory=lambda: HEADERS)
-
-
 def text_page(
     status: int, title: str, text: str, advice: str, headers: Mapping[str, str] | None = None
-) -> HtmlDocument:
+) -> HTMLResponse:
     """Return a page of two sentences of HTML."""
     return page(status, title, f"<h1>{title}</h1><p>{text}</p><p>{advice}</p>", headers)
 
 
-def page(status: int, title: str, body: str, headers: Mapping[str, str] | None = None) -> HtmlDocument:
+def page(status: int, title: str, body: str, headers: Mapping[str, str] | None = None) -> HTMLResponse:
     """Return a page in the current language, with a plain-text title and a body of HTML."""
     html = (
         f'<!doctype html><html lang="{current_language()}"><head><meta charset="utf-8">'
@@ -114,7 +104,7 @@ def page(status: int, title: str, body: str, headers: Mapping[str, str] | None =
         f"<title>{title} · {_PRODUCT}</title><style>{_STYLE}</style></head>"
         f'<body><main><p class="brand">{_PRODUCT}</p><article>{body}</article></main></body></html>\n'
     )
-    return HtmlDocument(status, html, {**HEADERS, **(headers or {})})
+    return HTMLResponse(html, status, {**HEADERS, **(headers or {})})
 
 
 def escape_text(text: str, longest: int = _LONGEST) -> str:
@@ -149,7 +139,7 @@ def secret_routes(
     """
     throttle = attempts or LoginThrottle()
 
-    async def answer(token: str, request: Request) -> HtmlDocument:
+    async def answer(token: str, request: Request) -> HTMLResponse:
         if request.method != "POST":
             outcome: SecretPrompt | Outcome = await entry.show(token)
         else:
@@ -163,10 +153,10 @@ def secret_routes(
     async def respond(request: Request) -> Response:
         """Show the form, or save the secret."""
         try:
-            shown = await answer(str(request.path_params["token"]), request)
+            return await answer(str(request.path_params["token"]), request)
         except DatabaseError as error:
             log.warning("one-time link lookup failed: %s", error)
-            shown = text_page(
+            return text_page(
                 503,
                 _("This does not work now"),
                 _("The bot cannot reach its own database. Nothing was saved."),
@@ -174,13 +164,12 @@ def secret_routes(
                 _RETRY,
             )
         except Problem as problem:
-            shown = text_page(
+            return text_page(
                 problem.status,
                 _("This was not saved"),
                 _("What was sent could not be read."),
                 _("Open the link again and enter the secret there."),
             )
-        return to_response(shown)
 
     return [Route(f"{PATH}{{token}}", respond, methods=["GET", "POST"])]
 
@@ -202,12 +191,7 @@ def count_failure(attempts: LoginThrottle, request: Request) -> float:
     return attempts.record_failure(request.client.host if request.client else "")
 
 
-def to_response(page: HtmlDocument) -> Response:
-    """Return a page as a response."""
-    return HTMLResponse(page.html, page.status, dict(page.headers))
-
-
-def secret_page(outcome: SecretPrompt | Outcome, now: float, wait: float = 0) -> HtmlDocument:  # noqa: PLR0911
+def secret_page(outcome: SecretPrompt | Outcome, now: float, wait: float = 0) -> HTMLResponse:  # noqa: PLR0911
     """Return the form of a link, or the page of an outcome. The entered value is never repeated. Unknown, used and
     expired links get the same page, so that links cannot be probed; after `wait` seconds more of them are accepted.
     """
@@ -243,7 +227,7 @@ def secret_page(outcome: SecretPrompt | Outcome, now: float, wait: float = 0) ->
             return text_page(404, _("This link is not good"), text, _ASK_FOR_LINK)
 
 
-def _saved_page(prompt: SecretPrompt, warning: str) -> HtmlDocument:
+def _saved_page(prompt: SecretPrompt, warning: str) -> HTMLResponse:
     title = _("The secret is stored")
     effect = _(
         "The bot connects to <b>{server}</b> with it from now on. It is encrypted and never shown again.",
@@ -305,7 +289,7 @@ def sign_in_routes(callback: OAuthCallback, address: str, *, attempts: LoginThro
     async def complete(request: Request) -> Response:
         """Complete the sign-in. A HEAD request uses nothing up."""
         if request.scope["state"].get("head"):
-            return Response(status_code=204, headers=dict(sign_in_page(None).headers))
+            return Response(status_code=204, headers=HEADERS)
         state, code = _parameter(request, "state"), _parameter(request, "code", _LONGEST_CODE)
         callback_id = str(request.path_params["callback"])
         issuer = _parameter(request, "iss") if "iss" in request.query_params else None
@@ -316,9 +300,9 @@ def sign_in_routes(callback: OAuthCallback, address: str, *, attempts: LoginThro
         except DatabaseError as error:
             log.warning("sign-in callback failed: %s", error)
             title, text = _("This does not work now"), _("The bot cannot reach its own database, so nothing was kept.")
-            return to_response(text_page(503, title, text, _ASK_FOR_SIGN_IN, _RETRY))
+            return text_page(503, title, text, _ASK_FOR_SIGN_IN, _RETRY)
         wait = count_failure(throttle, request) if outcome is None else 0.0
-        return to_response(sign_in_page(outcome, wait))
+        return sign_in_page(outcome, wait)
 
     async def document(request: Request) -> Response:
         """Return the document. Every possible id has one, so that servers cannot be probed."""
@@ -356,7 +340,7 @@ def _parameter(request: Request, name: str, longest: int = _LONGEST_PARAMETER) -
     return values[0] if len(values) == 1 and len(values[0]) <= longest else ""
 
 
-def sign_in_page(outcome: SignInOutcome, wait: float = 0) -> HtmlDocument:
+def sign_in_page(outcome: SignInOutcome, wait: float = 0) -> HTMLResponse:
     """Return the page of a sign-in. Unknown, finished and expired ones get the same page, so that they cannot be
     probed; after `wait` seconds more of them are accepted.
     """
@@ -379,7 +363,7 @@ def sign_in_page(outcome: SignInOutcome, wait: float = 0) -> HtmlDocument:
             return text_page(404, _("This sign-in is not under way"), text, _ASK_FOR_SIGN_IN)
 
 
-def _signed_in_page(outcome: SignInCompleted) -> HtmlDocument:
+def _signed_in_page(outcome: SignInCompleted) -> HTMLResponse:
     title, server = escape_text(outcome.title), escape_text(outcome.server)
     facts = [
         (_("Server"), title if title == server else f"{title} ({server})"),

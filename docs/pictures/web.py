@@ -17,19 +17,19 @@ PROJECT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 
 from photographs import photograph  # noqa: E402 - found through the line above
+from starlette.responses import Response  # noqa: E402
 
 from bot.admin.servers.secrets import (  # noqa: E402
     Denied,
-    LinkExpired,
     SecretPrompt,
     SecretRejected,
     SecretSaved,
     ServerChanged,
 )
-from bot.admin.servers.sign_in import SignInCompleted, SignInRejected, UnknownLink  # noqa: E402
+from bot.admin.servers.sign_in import SignInCompleted, SignInRejected  # noqa: E402
 from bot.domain.conversations import Author, ConversationKey  # noqa: E402
 from bot.domain.secrets import SecretLink  # noqa: E402
-from bot.web.pages import HtmlDocument, secret_page, sign_in_page  # noqa: E402
+from bot.web.pages import secret_page, sign_in_page  # noqa: E402
 
 WIDTH, NARROW, GAP = 620, 320, 12
 NOW = 1_800_000_000.0
@@ -79,16 +79,16 @@ def pictures() -> Mapping[str, Picture]:
     """Return all pictures, by their names."""
     wrong = SecretRejected(ENTRY, "Only characters that can be sent in a header: plain ASCII on one line.")
     denied = Denied("Only slack:U2 can do this, and you cannot any more.")
-    ends = (ServerChanged(ENTRY), SecretSaved(ENTRY), denied, LinkExpired())
+    ends = (ServerChanged(ENTRY), SecretSaved(ENTRY), denied, None)
     faulty, saved = secret_page(wrong, NOW), secret_page(SecretSaved(LONG), NOW)
     rejected = sign_in_page(_DENIED)
     return {
-        "link": Picture((secret_page(ENTRY, NOW).html, _dark(faulty))),
-        "link-ends": Picture(tuple(secret_page(each, NOW).html for each in ends)),
-        "sign-in": Picture((sign_in_page(ARRIVED).html, _dark(sign_in_page(_NOT_YET)))),
-        "sign-in-ends": Picture((rejected.html, sign_in_page(UnknownLink()).html)),
-        "sign-in-narrow": Picture((sign_in_page(_LONG_NAMED).html, _dark(rejected)), NARROW),
-        "link-narrow": Picture((secret_page(LONG, NOW).html, _dark(saved)), NARROW),
+        "link": Picture((_html(secret_page(ENTRY, NOW)), _dark(faulty))),
+        "link-ends": Picture(tuple(_html(secret_page(each, NOW)) for each in ends)),
+        "sign-in": Picture((_html(sign_in_page(ARRIVED)), _dark(sign_in_page(_NOT_YET)))),
+        "sign-in-ends": Picture((_html(rejected), _html(sign_in_page(None)))),
+        "sign-in-narrow": Picture((_html(sign_in_page(_LONG_NAMED)), _dark(rejected)), NARROW),
+        "link-narrow": Picture((_html(secret_page(LONG, NOW)), _dark(saved)), NARROW),
     }
 
 
@@ -105,10 +105,14 @@ def _side_by_side(picture: Picture) -> str:
     )
 
 
-def _dark(document: HtmlDocument) -> str:
+def _html(document: Response) -> str:
+    return bytes(document.body).decode()
+
+
+def _dark(document: Response) -> str:
     """Return the document with its dark colors."""
-    assert _DARK in document.html
-    return document.html.replace(_DARK, "@media all")
+    assert _DARK in _html(document)
+    return _html(document).replace(_DARK, "@media all")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import HTMLResponse
 
 from bot.admin.servers.secrets import (
     AccessCheckFailed,
@@ -27,7 +28,6 @@ from bot.domain.conversations import Author
 from bot.domain.secrets import SecretLink
 from bot.i18n import use_language
 from bot.web import pages
-from bot.web.pages import HtmlDocument
 from tests.fakes.parts import HALL
 from tests.i18n.pseudo_language import untranslated
 from tests.web.api_server import Api, opened_api
@@ -64,7 +64,7 @@ SIGN_INS: dict[str, SignInOutcome] = {
     "rejected sign-in without a fix": SignInRejected("12"),
     "no sign-in": None,
 }
-PAGES: dict[str, Callable[[], HtmlDocument]] = {
+PAGES: dict[str, Callable[[], HTMLResponse]] = {
     **{name: partial(pages.secret_page, outcome, NOW) for name, outcome in SECRET_OUTCOMES.items()},
     "too many links": partial(pages.secret_page, None, NOW, 60),
     **{name: partial(pages.sign_in_page, outcome) for name, outcome in SIGN_INS.items()},
@@ -75,7 +75,7 @@ PAGES: dict[str, Callable[[], HtmlDocument]] = {
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_in_one_language(pseudo_language: str, name: str) -> None:
     with use_language(pseudo_language):
-        html = PAGES[name]().html
+        html = bytes(PAGES[name]().body).decode()
     assert f'<html lang="{pseudo_language}">' in html
     text = unescape(re.sub(r"<style>.*?</style>|<[^>]*>", " ", html, flags=re.DOTALL))
     assert untranslated(text.replace("Countersign", "")) == []
