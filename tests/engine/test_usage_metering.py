@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -121,17 +122,9 @@ async def unnoted(seconds: float) -> None:
 
 @asynccontextmanager
 async def asked(harness: EngineHarness, *replies: Reply, **changes: Any) -> AsyncIterator[Asked]:
+    """Receive a message in a running engine. Running usage is recorded soon with a `pause` of the harness only."""
     replying(harness, *replies)
-    engine = harness.engine(pause=unnoted, **changes)
-    async with running(engine):
-        yield Asked(harness, engine, (await engine.receive(message("hi"))).turn_id)
-
-
-@asynccontextmanager
-async def noted(harness: EngineHarness, *replies: Reply) -> AsyncIterator[Asked]:
-    """Receive a message in a running engine that soon records running usage."""
-    replying(harness, *replies)
-    engine = harness.engine()
+    engine = harness.engine(**{"pause": unnoted, **changes})
     async with running(engine):
         yield Asked(harness, engine, (await engine.receive(message("hi"))).turn_id)
 
@@ -153,37 +146,67 @@ async def counted(harness: EngineHarness, requests: int) -> UsageTotal:
     return found
 
 
-# Cut off
+# Counted and estimated
 
 
-async def test_a_reply_that_was_cut_off_and_repeated_counts_beside_the_one_that_came(harness: EngineHarness) -> None:
-    async with asked(harness, [TextDelta(HALF), CUT], [ANSWER]) as question:
+HALF_TOKENS, WHOLE = round(estimate_text(HALF)), round(estimate_text(HALF * 2))
+TEXT = {"text": "word " * 1_000}
+GUESSED = -1
+"""In place of input tokens that are estimated."""
+
+
+def uncounted(*counts: int) -> Completion:
+    return replace(ANSWER, usage=Usage(*counts))
+
+
+REST = (400, 100, 50)
+EARLY, LATE = UsageReported(Usage(5_000, 30, 4_000, 500, 20)), UsageReported(Usage(1_000, 200))
+AT_ONCE = replace(ask_for(call("s__write", **TEXT)), usage=Usage(1_000))
+COUNTS: dict[str, tuple[list[Reply], int, Usage]] = {
+    "cut off and repeated": ([[TextDelta(HALF), CUT], [ANSWER]], 1, Usage(GUESSED, 200 + HALF_TOKENS, *REST)),
+    "unseen output": (
+        [[ReasoningDelta(HALF), ToolCallDelta(HALF), CUT], [ANSWER]],
+        1,
+        Usage(GUESSED, 200 + WHOLE, *REST),
+    ),
+    "counted to a point": (
+        [[EARLY, TextDelta(HALF), CUT], [ANSWER]],
+        1,
+        Usage(6_000, 230 + HALF_TOKENS, 4_400, 600, 70),
+    ),
+    "only begun": ([[UsageReported(Usage(5_000, 1)), CUT], [ANSWER]], 1, Usage(6_000, 201, *REST)),
+    "not counted": ([[TextDelta(HALF), uncounted()]], 1, Usage(GUESSED, HALF_TOKENS)),
+    "output not counted": ([[TextDelta(HALF), uncounted(1_000, 0, 400)]], 1, Usage(1_000, HALF_TOKENS, 400)),
+    "text at once": ([[replace(uncounted(1_000), message=assistant(HALF))]], 1, Usage(1_000, HALF_TOKENS)),
+    "calls at once": ([[AT_ONCE], [ANSWER]], 1, Usage(2_000, 200 + round(estimate_text(json.dumps(TEXT))), *REST)),
+    "empty": ([[replace(uncounted(1_000), message=assistant(""))]], 0, Usage(1_000)),
+    "output alone counted": (
+        [[TextDelta(HALF), UsageReported(Usage(0, 200)), uncounted(0, 200)]],
+        1,
+        Usage(GUESSED, 200),
+    ),
+    "lower at the end": ([[TextDelta(HALF), LATE, uncounted(900, 150)]], 0, Usage(900, 150)),
+    "no output at the end": ([[TextDelta(HALF), LATE, uncounted(1_000)]], 0, Usage(1_000, 200)),
+}
+"""Replies, the number of estimated ones, and the usage of all of them."""
+
+
+@pytest.mark.parametrize("reply", COUNTS)
+async def test_each_request_counts_as_its_service_has_counted_it_or_by_an_estimate(
+    harness: EngineHarness, reply: str
+) -> None:
+    replies, estimated, usage = COUNTS[reply]
+    async with asked(harness, *replies) as question:
         assert (await question.ended()).turn.status is TurnStatus.DONE
     found = await spent(harness)
-    assert (found.requests, found.estimated) == (2, 1)
-    assert found.usage.input_tokens > REAL.input_tokens + estimate_text("hi")
-    assert found.usage.output_tokens == REAL.output_tokens + round(estimate_text(HALF))
+    assert (found.requests, found.estimated) == (len(replies), estimated)
+    if usage.input_tokens == GUESSED:
+        assert found.usage.input_tokens > REAL.input_tokens * (len(replies) - 1) + estimate_text("hi")
+        usage = replace(usage, input_tokens=found.usage.input_tokens)
+    assert found.usage == usage
 
 
-async def test_unseen_reasoning_and_arguments_count_as_output(harness: EngineHarness) -> None:
-    async with asked(harness, [ReasoningDelta(HALF), ToolCallDelta(HALF), CUT], [ANSWER]) as question:
-        await question.ended()
-    assert (await spent(harness)).usage.output_tokens == REAL.output_tokens + round(estimate_text(HALF * 2))
-
-
-async def test_counts_of_the_service_are_taken_and_only_the_rest_is_estimated(harness: EngineHarness) -> None:
-    usage_reported = UsageReported(Usage(5_000, 30, 4_000, 500, 20), "paid")
-    async with asked(harness, [TextDelta("Before that. "), usage_reported, TextDelta(HALF), CUT], [ANSWER]) as question:
-        await question.ended()
-    found = await by_model(harness)
-    assert found["paid"].usage == Usage(6_000, 230 + round(estimate_text(HALF)), 4_400, 600, 70)
-    assert found["paid"].estimated == 1
-
-
-async def test_a_reply_that_has_only_begun_has_been_read_for(harness: EngineHarness) -> None:
-    async with asked(harness, [UsageReported(Usage(5_000, 1), "paid"), CUT], [ANSWER]) as question:
-        await question.ended()
-    assert (await by_model(harness))["paid"].usage.input_tokens == 6_000
+# Cut off
 
 
 async def test_each_attempt_that_broke_off_counts_once_where_none_succeeds(harness: EngineHarness) -> None:
@@ -272,7 +295,7 @@ async def test_a_reply_under_way_is_counted_meanwhile_so_that_it_stays_if_its_pr
     harness: EngineHarness,
 ) -> None:
     gate = Waits()
-    async with noted(harness, [TextDelta(HALF), gate, ANSWER]) as question:
+    async with asked(harness, [TextDelta(HALF), gate, ANSWER], pause=harness.pause_briefly) as question:
         found = await counted(harness, 1)
         assert (found.estimated, found.usage.output_tokens) == (1, round(estimate_text(HALF)))
         gate.opened.set()
@@ -310,7 +333,7 @@ class Counting(SqlTurnLog):
 async def test_usage_that_cannot_be_written_at_once_is_written_later(harness: EngineHarness) -> None:
     log = harness.log = Counting(harness, *[DatabaseUnavailable("The database is away.")] * 2)
     gate = Waits()
-    async with noted(harness, [TextDelta(HALF), CUT], [gate, ANSWER]) as question:
+    async with asked(harness, [TextDelta(HALF), CUT], [gate, ANSWER], pause=harness.pause_briefly) as question:
         found = await counted(harness, 1)
         assert found.usage.output_tokens == round(estimate_text(HALF))
         gate.opened.set()
@@ -326,7 +349,7 @@ async def test_usage_that_cannot_be_written_at_all_holds_up_no_answer(
     harness: EngineHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.log = Counting(harness, *[DatabaseError("The database failed.")] * 3)
-    async with noted(harness, [TextDelta(HALF), CUT], [ANSWER]) as question:
+    async with asked(harness, [TextDelta(HALF), CUT], [ANSWER], pause=harness.pause_briefly) as question:
         assert (await question.ended()).turn.status is TurnStatus.DONE
     assert "not stored" in caplog.text
 
@@ -426,54 +449,13 @@ async def test_of_models_that_refuse_only_the_one_that_began_is_counted(harness:
     assert list(await by_model(harness)) == ["second"]
 
 
-# Services that report no usage
-
-
-def uncounted(usage: Usage) -> Completion:
-    return replace(ANSWER, usage=usage)
-
-
-async def test_a_whole_reply_that_its_service_does_not_count_is_estimated(harness: EngineHarness) -> None:
-    async with asked(harness, [TextDelta(HALF), uncounted(Usage())]) as question:
-        assert (await question.ended()).turn.status is TurnStatus.DONE
-        found = await spent(harness)
-    assert (found.requests, found.estimated) == (1, 1)
-    assert found.usage.output_tokens == round(estimate_text(HALF))
-    assert found.usage.input_tokens > 0
-
-
-async def test_uncounted_parts_of_a_reply_are_estimated_and_the_rest_is_not(
-    harness: EngineHarness,
-) -> None:
-    async with asked(harness, [TextDelta(HALF), uncounted(Usage(1_000, 0, 400))]) as question:
-        await question.ended()
-        assert await spent(harness) == UsageTotal(
-            1, Usage(1_000, round(estimate_text(HALF)), 400), unpriced=1, estimated=1
-        )
-
-
-async def test_a_reply_that_came_at_once_is_estimated_by_its_text(harness: EngineHarness) -> None:
-    async with asked(harness, [replace(uncounted(Usage(1_000)), message=assistant(HALF))]) as question:
-        await question.ended()
-        assert (await spent(harness)).usage == Usage(1_000, round(estimate_text(HALF)))
-
-
-async def test_output_counts_once_where_a_service_counts_output_alone(
-    harness: EngineHarness,
-) -> None:
-    counts = Usage(0, 200)
-    async with asked(harness, [TextDelta(HALF), UsageReported(counts), uncounted(counts)]) as question:
-        await question.ended()
-        found = await spent(harness)
-    assert (found.usage.output_tokens, found.estimated) == (200, 1)
-    assert found.usage.input_tokens > 0
-
-
 async def test_a_smaller_final_count_of_output_replaces_the_noted_one(
     harness: EngineHarness,
 ) -> None:
-    gate, counts = Waits(), Usage(0, 20)
-    async with noted(harness, [TextDelta(HALF * 20), gate, UsageReported(counts), uncounted(counts)]) as question:
+    gate, counts = Waits(), UsageReported(Usage(0, 20))
+    async with asked(
+        harness, [TextDelta(HALF * 20), gate, counts, uncounted(0, 20)], pause=harness.pause_briefly
+    ) as question:
         assert (await counted(harness, 1)).usage.output_tokens > 20
         gate.opened.set()
         await question.ended()
@@ -484,44 +466,14 @@ async def test_a_smaller_final_count_of_output_replaces_the_noted_one(
 async def test_less_than_was_noted_counts_of_a_reply_that_broke_off_after_its_service_had_counted(
     harness: EngineHarness,
 ) -> None:
-    gate, counts = Waits(), Usage(0, 20)
-    broken: Reply = [TextDelta(HALF * 20), gate, UsageReported(counts), ModelRejected("no")]
-    async with noted(harness, broken) as question:
+    gate, counts = Waits(), UsageReported(Usage(0, 20))
+    broken: Reply = [TextDelta(HALF * 20), gate, counts, ModelRejected("no")]
+    async with asked(harness, broken, pause=harness.pause_briefly) as question:
         assert (await counted(harness, 1)).usage.output_tokens > 20
         gate.opened.set()
         await question.ended()
         found = await spent(harness)
     assert (found.requests, found.usage.output_tokens, found.estimated) == (1, 20, 1)
-
-
-async def test_complete_counts_at_the_end_replace_higher_ones_on_the_way(harness: EngineHarness) -> None:
-    script: Reply = [TextDelta(HALF), UsageReported(Usage(1_000, 200)), uncounted(Usage(900, 150))]
-    async with asked(harness, script) as question:
-        await question.ended()
-        found = await spent(harness)
-    assert (found.usage.input_tokens, found.usage.output_tokens, found.estimated) == (900, 150, 0)
-
-
-async def test_counts_on_the_way_stay_without_a_count_at_the_end(harness: EngineHarness) -> None:
-    counts = Usage(1_000, 200)
-    async with asked(harness, [TextDelta(HALF), UsageReported(counts), uncounted(Usage(1_000))]) as question:
-        await question.ended()
-        assert (await spent(harness)).usage == counts
-
-
-async def test_calls_that_came_all_at_once_are_estimated_by_their_arguments(harness: EngineHarness) -> None:
-    wants = ask_for(call("s__write", text="word " * 1_000))
-    async with asked(harness, [replace(wants, usage=Usage(1_000))], [ANSWER]) as question:
-        await question.ended()
-        found = await spent(harness)
-    assert found.estimated == 1
-    assert found.usage.output_tokens > REAL.output_tokens + 500
-
-
-async def test_an_empty_answer_has_the_usage_of_its_service(harness: EngineHarness) -> None:
-    async with asked(harness, [replace(uncounted(Usage(1_000)), message=assistant(""))]) as question:
-        await question.ended()
-        assert await spent(harness) == UsageTotal(1, Usage(1_000), unpriced=1)
 
 
 # Summaries
