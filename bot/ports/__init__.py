@@ -26,7 +26,6 @@ from bot.ports.stores import (
     CallAudit,
     DirectCall,
     FaultStore,
-    Feedback,
     GrantStore,
     InstallationStore,
     Leases,

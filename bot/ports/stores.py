@@ -228,16 +228,6 @@ class UsageStore(Protocol):
         """Delete up to `limit` rows that are older than `seconds`. Return their number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Feedback:
-    """Feedback on the answer of a turn. `person` is a principal, `at` epoch seconds."""
-
-    turn_id: str
-    good: bool
-    person: str
-    at: float
-
-
 class LocaleStore(Protocol):
     """Languages and time zones of users, by principal. Personal data: changes leave no audit entry."""
 

@@ -7,7 +7,6 @@ reads at most `MOST_ROWS` rows, the newest.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from sqlalchemy import bindparam
 from bot.domain.approvals import DecisionType
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.ports import Activity, ApprovalActivity, Backlog, ServerActivity
+from bot.storage.audit import parse_facts
 from bot.storage.database import StorableText, has_prefix, now, prefix_bounds
 from bot.storage.tables import LIVE, audit, deliveries, is_live, steps, turns
 
@@ -122,7 +122,7 @@ def read_activity(
     calls: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     approvals: dict[tuple[str, object], _Approval] = {}
     for row in reversed(rows):
-        facts = _facts(row.body)
+        facts = parse_facts(row.body) or {}
         call_key = (row.turn_id, facts.get("step"))
         match row.kind:
             case "ran":
@@ -166,11 +166,3 @@ def _approval_activity(approvals: Iterable[_Approval]) -> ApprovalActivity:
 def _quantile(seconds: Sequence[float], fraction: float) -> float | None:
     """Return the nearest-rank quantile, `None` without values."""
     return sorted(seconds)[math.ceil(fraction * len(seconds)) - 1] if seconds else None
-
-
-def _facts(body: str) -> Mapping[str, Any]:
-    """Return the facts of an audit row; empty if the row is unreadable."""
-    try:
-        return dict(json.loads(body))
-    except (TypeError, ValueError):
-        return {}

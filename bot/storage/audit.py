@@ -170,7 +170,18 @@ def read_head(connection: sa.Connection) -> AuditHead:
 def entry_of(row: Row) -> AuditEntry:
     """Return a row as a value. Unreadable facts are returned as text."""
     columns = {name: value for name, value in row.items() if name != "body"}
-    return AuditEntry(**columns, facts=_read_facts(row["body"]))
+    facts = parse_facts(row["body"])
+    facts = {"unreadable": str(row["body"])} if facts is None else facts
+    facts.pop("subject", None)
+    return AuditEntry(**columns, facts=facts)
+
+
+def parse_facts(body: Any) -> dict[str, Any] | None:
+    """Return the facts of a row, `None` if they are unreadable."""
+    try:
+        return dict(json.loads(body))
+    except (TypeError, ValueError):
+        return None
 
 
 def _conditions(query: AuditQuery) -> tuple[list[sa.ColumnElement[bool]], dict[str, Any]]:
@@ -187,15 +198,6 @@ def _conditions(query: AuditQuery) -> tuple[list[sa.ColumnElement[bool]], dict[s
             {**prefix_bounds("home", f"{scope.home}:"), "known": sorted(scope.subjects)},
         ),
     )
-
-
-def _read_facts(body: Any) -> Mapping[str, object]:
-    try:
-        facts: dict[str, object] = dict(json.loads(body))
-    except (TypeError, ValueError):
-        return {"unreadable": str(body)}
-    facts.pop("subject", None)
-    return facts
 
 
 # -------------------- calls

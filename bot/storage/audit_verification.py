@@ -8,7 +8,6 @@ have written between two statements.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from bot.domain.audit import (
     format_utc,
 )
 from bot.domain.turns import StepStatus
-from bot.storage.audit import Row, call_facts, entry_of, read_after, read_head
+from bot.storage.audit import Row, call_facts, entry_of, parse_facts, read_after, read_head
 from bot.storage.audit_chain import ChainCheck, Findings
 from bot.storage.checkpoints import CheckpointCheck, CheckpointLines, SortedCheckpoints, sort_checkpoints
 from bot.storage.database import Database, Store, now, report
@@ -431,7 +430,8 @@ class DeletedTurns:
             if row["kind"] == "deleted conversation":
                 self._deleted.pop(row["conversation"], None)
             elif row["kind"] == "deleted old turns":
-                self._recorded += _count_of(row["body"])
+                count = (parse_facts(row["body"]) or {}).get("count")
+                self._recorded += count if isinstance(count, int) else 0
 
     def finding(self) -> AuditFinding | None:
         """Return a finding if more turns are missing than were deleted, else `None`."""
@@ -446,13 +446,6 @@ class DeletedTurns:
             self._first,
             self._first,
         )
-
-
-def _count_of(body: Any) -> int:
-    try:
-        return int(json.loads(body)["count"])
-    except (TypeError, ValueError, KeyError):
-        return 0
 
 
 def _compare(connection: sa.Connection, ids: Sequence[str]) -> dict[str, list[AuditFinding]]:
@@ -496,10 +489,7 @@ class _CallEntry:
         self.turn_id: str = row.turn_id
         self.kind: str = row.kind
         self.actor: str = row.actor
-        try:
-            self.facts: dict[str, Any] = dict(json.loads(row.body))
-        except (TypeError, ValueError):
-            self.facts = {}
+        self.facts = parse_facts(row.body) or {}
 
     def is_decision(self, decision: Any) -> bool:
         facts = (decision.approval_id, decision.revision, decision.decision)

@@ -18,7 +18,6 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import Author
 from bot.domain.locales import Locale, UserLocale
 from bot.errors import NotFound
-from bot.ports import Feedback
 from bot.storage import audit
 from bot.storage.database import StorableText, Store, insert_or_update, now, report, transaction
 from bot.storage.tables import (
@@ -100,7 +99,6 @@ class SqlLocaleStore(Store):
 # Locked, so that the turn is not deleted in between.
 _turn = sa.select(turns.c.id).where(this_turn).with_for_update(read=True, key_share=True)
 _save = insert_or_update(feedback, "good", at=now())
-_of_turn = sa.select(feedback).where(feedback.c.turn_id == bindparam("t")).order_by(feedback.c.at, feedback.c.principal)
 
 
 class SqlFeedbackStore(Store):
@@ -112,12 +110,6 @@ class SqlFeedbackStore(Store):
         if connection.execute(_turn, {"t": turn_id}).first() is None:
             raise NotFound("That answer was deleted.")
         connection.execute(_save.on(connection), {"turn_id": turn_id, "principal": by.principal, "good": good})
-
-    @transaction
-    def for_turn(self, connection: sa.Connection, turn_id: str) -> Sequence[Feedback]:
-        """Return the feedback on a turn's answer."""
-        rows = connection.execute(_of_turn, {"t": turn_id})
-        return [Feedback(row.turn_id, row.good, row.principal, row.at) for row in rows]
 
 
 # -------------------- one person

@@ -82,19 +82,14 @@ async def home_of(slack: FakeSlack, user: User) -> str:
     return str(home.drawn)
 
 
-async def test_feedback_is_in_the_database_and_home_shows_the_question() -> None:
+async def test_feedback_is_thanked_and_home_shows_the_question() -> None:
     async with FakeSlack() as slack:
         slack.pace.strict = False
         priya, sam = slack.user("Priya"), slack.user("Sam")
-        async with at_work(slack, admins=frozenset({f"slack:{sam.id}"})) as runtime:
+        async with at_work(slack, admins=frozenset({f"slack:{sam.id}"})):
             message = await answer_to(slack, priya, "hello there")
-            (turn,) = await runtime.services.stores.reporting.recent_turns(f"slack:{priya.id}", "slack:", 10)
-            opinions = runtime.services.stores.feedback
-            for label, good in (("Good answer", True), ("Bad answer", False)):
+            for label in ("Good answer", "Bad answer"):
                 await thanked(slack, priya, message, label)
-                assert [(each.person, each.good) for each in await opinions.for_turn(turn.id)] == [
-                    (f"slack:{priya.id}", good)
-                ]
             hers, his = await home_of(slack, priya), await home_of(slack, sam)
             assert "✓ answered   hello there" in hers
             assert "Servers" not in hers
