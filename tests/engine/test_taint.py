@@ -353,16 +353,50 @@ async def test_a_question_that_quotes_a_call_of_the_model_names_no_recipient(har
 # ---------------------------------------------------------------------- within a turn
 
 
-async def test_a_call_that_was_refused_before_it_was_sent_has_brought_no_words_of_its_server(
-    harness: EngineHarness,
-) -> None:
-    with_tools(harness, PAGE, MAIL)
-    in_turn(harness, ToolCall("1", PAGE.name, {}, unreadable="{url"), call(MAIL.name, "2"))
+DONE, AWAITING = StepStatus.DONE, StepStatus.AWAITING
+READS, SENDS = call("web__fetch", "1"), call("mail__send", "2")
+FINDS = [tool(f"{server}__find", reads=True, arguments=("query",)) for server in ("mail", "tracker", "drive")]
+NOTES = tool("notes__read", reads=True, open_world=False)
+NOTED = [call("notes__read", "1"), SENDS]
+TRACKER = [tool("tracker__read", reads=True), tool("tracker__comment")]
+OF_TEAM = "notes, where other people of the team may have written"
+TURNS: dict[str, tuple[list[Tool], list[ToolCall], list[StepStatus], str]] = {
+    "a call refused unsent": ([PAGE, MAIL], [replace(READS, unreadable="{url"), SENDS], [StepStatus.FAILED, DONE], ""),
+    "reads of three servers": (FINDS, [call(each.name, each.name, query="rent") for each in FINDS], [DONE] * 3, ""),
+    "a store of several people": ([NOTES, MAIL], NOTED, [DONE, AWAITING], OF_TEAM),
+    "one that the operator trusts": ([replace(NOTES, flow=Flow(words=OWN)), MAIL], NOTED, [DONE] * 2, ""),
+    "one server": (
+        TRACKER,
+        [call(each.name, each.name) for each in TRACKER],
+        [DONE, AWAITING],
+        "The model has read tracker",
+    ),
+}
+
+
+@pytest.mark.parametrize("turn", TURNS)
+async def test_a_call_waits_for_an_approval_after_words_of_others(harness: EngineHarness, turn: str) -> None:
+    tools, calls, statuses, why = TURNS[turn]
+    with_tools(harness, *tools)
+    in_turn(harness, *calls)
     engine = guarded(harness)
     async with running(engine):
-        receipt = await engine.receive(message("read and send"))
-        view = await harness.surface.ended(receipt.turn_id)
-    assert [each.status for each in calls_of(view)] == [StepStatus.FAILED, StepStatus.DONE]
+        await engine.receive(message("go"))
+        view = await harness.surface.wait_for(lambda view: view.turn.status.ended or bool(awaiting(view)))
+    assert [step.status for step in calls_of(view)] == statuses
+    assert [why in step.policy_result.why for step in awaiting(view) if step.policy_result] == [True] * bool(why)
+
+
+@pytest.mark.parametrize("off", [True, False], ids=["switched off", "a rule that denies"])
+async def test_nothing_is_asked_where_the_operator_has_switched_it_off_or_a_rule_denies(
+    harness: EngineHarness, off: bool
+) -> None:
+    with_tools(harness, PAGE, MAIL)
+    in_turn(harness, READS, SENDS)
+    if not off:
+        harness.policies["mail__send"] = ApprovalPolicy.ALWAYS_DENY
+    view = await harness.ended("go", taint=TaintMode.OFF if off else TaintMode.ASK)
+    assert [step.status for step in calls_of(view)] == [DONE, DONE if off else StepStatus.DENIED]
 
 
 async def test_text_of_strangers_sends_nothing_out_without_an_approval(harness: EngineHarness) -> None:
@@ -384,49 +418,6 @@ async def test_text_of_strangers_sends_nothing_out_without_an_approval(harness: 
     assert harness.toolbox.names == ["web__fetch", "mail__send"]
 
 
-async def test_three_reads_of_three_trusted_servers_ask_nothing(harness: EngineHarness) -> None:
-    reads = [tool(f"{server}__find", reads=True, arguments=("query",)) for server in ("mail", "tracker", "drive")]
-    with_tools(harness, *reads)
-    in_turn(harness, *(call(each.name, str(n), query="rent") for n, each in enumerate(reads)))
-    engine = guarded(harness)
-    async with running(engine):
-        receipt = await engine.receive(message("go"))
-        view = await harness.surface.ended(receipt.turn_id)
-    assert [step.status for step in calls_of(view)] == [StepStatus.DONE] * 3
-
-
-async def test_a_store_that_several_people_write_counts_as_others_words_unless_the_operator_says_otherwise(
-    harness: EngineHarness,
-) -> None:
-    notes = tool("notes__read", reads=True, open_world=False)
-    with_tools(harness, notes, MAIL)
-    in_turn(harness, call("notes__read", "1"), call("mail__send", "2"))
-    engine = guarded(harness)
-    async with running(engine):
-        await engine.receive(message("go"))
-        (step,) = awaiting(await waiting(harness))
-        assert step.policy_result is not None
-        assert "notes, where other people of the team may have written" in step.policy_result.why
-        await engine.stop(harness.surface.views[-1].turn.id, ANA)
-    harness.toolbox.add(replace(notes, flow=Flow(words=OWN)))
-    in_turn(harness, call("notes__read", "1"), call("mail__send", "2"))
-    engine = guarded(harness)
-    async with running(engine):
-        receipt = await engine.receive(message("again", conversation=ConversationKey("test", "w", "hall", "new")))
-        view = await harness.surface.ended(receipt.turn_id)
-    assert [step.status for step in calls_of(view)] == [StepStatus.DONE] * 2
-
-
-async def test_one_server_that_strangers_write_to_is_asked_about_before_it_sends(harness: EngineHarness) -> None:
-    with_tools(harness, tool("tracker__read", reads=True), tool("tracker__comment"))
-    in_turn(harness, call("tracker__read", "1"), call("tracker__comment", "2"))
-    engine = guarded(harness)
-    async with running(engine):
-        await engine.receive(message("go"))
-        view = await waiting(harness)
-    assert [step.call.name for step in awaiting(view)] == ["tracker__comment"]
-
-
 async def test_another_server_of_the_same_name_does_not_vouch_for_earlier_results(harness: EngineHarness) -> None:
     with_tools(harness, PAGE, MAIL)
     in_turn(harness, call("web__fetch", "1"), call("mail__send", "2"))
@@ -442,24 +433,6 @@ async def test_another_server_of_the_same_name_does_not_vouch_for_earlier_result
         await engine.receive(message("go"))
         view = await waiting(harness)
     assert [step.call.name for step in awaiting(view)] == ["mail__send"]
-
-
-async def test_nothing_is_asked_where_the_operator_has_switched_it_off(harness: EngineHarness) -> None:
-    with_tools(harness, PAGE, MAIL)
-    in_turn(harness, call("web__fetch", "1"), call("mail__send", "2"))
-    await harness.ended("go", taint=TaintMode.OFF)
-    assert harness.toolbox.names == ["web__fetch", "mail__send"]
-
-
-async def test_a_denied_call_does_not_run_with_an_approval_either(harness: EngineHarness) -> None:
-    with_tools(harness, PAGE, MAIL)
-    in_turn(harness, call("web__fetch", "1"), call("mail__send", "2"))
-    harness.policies["mail__send"] = ApprovalPolicy.ALWAYS_DENY
-    engine = guarded(harness)
-    async with running(engine):
-        receipt = await engine.receive(message("go"))
-        view = await harness.surface.ended(receipt.turn_id)
-    assert calls_of(view)[-1].status is StepStatus.DENIED
 
 
 @pytest.mark.parametrize("brings", ["a file", "a thread"])
