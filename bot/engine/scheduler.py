@@ -10,6 +10,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from bot.errors import DatabaseError, DatabaseUnavailable
 from bot.ports import LocaleStore, Quotas, TurnRetention, UsageStore
@@ -76,42 +77,33 @@ class Scheduler:
 
 def retention(turn_log: TurnRetention, days: float) -> Job:
     """Return an hourly job that deletes turns that ended more than `days` ago, in batches."""
-
-    async def delete() -> None:
-        while (deleted := await turn_log.delete_old(days * DAY_SECONDS, BATCH)) > 0:
-            log.info("deleted %d turns that ended more than %g days ago", deleted, days)
-
-    return Job("retention", 3600.0, delete)
+    message = f"deleted %d turns that ended more than {days:g} days ago"
+    return _deletion("retention", partial(turn_log.delete_old, days * DAY_SECONDS), message)
 
 
 def usage_retention(usage: UsageStore, days: float) -> Job:
     """Return an hourly job that deletes usage of models older than `days`, in batches."""
-
-    async def delete() -> None:
-        while (deleted := await usage.delete_old(days * DAY_SECONDS, BATCH)) > 0:
-            log.info("deleted %d rows of usage that are more than %g days old", deleted, days)
-
-    return Job("usage retention", 3600.0, delete)
+    message = f"deleted %d rows of usage that are more than {days:g} days old"
+    return _deletion("usage retention", partial(usage.delete_old, days * DAY_SECONDS), message)
 
 
 def locale_retention(locales: LocaleStore, days: float) -> Job:
     """Return an hourly job that deletes languages that clients told more than `days` ago, in batches."""
-
-    async def delete() -> None:
-        while await locales.delete_old(days * DAY_SECONDS, BATCH) > 0:
-            pass
-
-    return Job("languages of users", 3600.0, delete)
+    return _deletion("languages of users", partial(locales.delete_old, days * DAY_SECONDS))
 
 
 def quota_cleanup(quotas: Quotas) -> Job:
     """Return an hourly job that deletes unused rate limit state: there is a row for each channel ever written in."""
+    return _deletion("tidying", quotas.forget_idle)
 
-    async def forget() -> None:
-        while await quotas.forget_idle(BATCH) > 0:
-            pass
 
-    return Job("tidying", 3600.0, forget)
+def _deletion(name: str, delete: Callable[[int], Awaitable[int]], message: str = "") -> Job:
+    async def delete_all() -> None:
+        while (count := await delete(BATCH)) > 0:
+            if message:
+                log.info(message, count)
+
+    return Job(name, 3600.0, delete_all)
 
 
 class ContentDeletion:

@@ -37,11 +37,10 @@ from bot.engine.builtin_tools.resources import resolve_resource_call
 from bot.engine.builtin_tools.search_tools import resolve_call
 from bot.engine.elicitation import TOO_MANY, PendingElicitations
 from bot.engine.policy.authorization import (
-    barred_reason,
+    closed_reason,
     context_tool_rejection,
     not_enabled_reason,
     not_run,
-    withheld_reason,
 )
 from bot.engine.policy.rules import Rules
 from bot.engine.prompt.messages import single_line
@@ -170,20 +169,13 @@ class ToolExecutor:
         offered = await self._toolbox.servers.offer(self._claim.conversation.workspace_key)
         tool = offered.find(step.call.name)
         asker = await self._member()
-        name, rejection = step.call.name, ""
-        if name in offered.withheld:
-            rejection = withheld_reason(name)
-        elif name in offered.excluded:
-            rejection = barred_reason(name)
-        elif other_server := _other_server(step, tool):
-            rejection, unconfirmed = other_server, ""
-        elif unconfirmed:
-            rejection = unconfirmed
-        else:
-            rejection = _rejection_reason(step, tool, self._rules(), context.author, asker)
+        rejection = closed_reason(step.call.name, offered)
+        if not rejection and (rejection := _other_server(step, tool)):
+            unconfirmed = ""
+        rejection = rejection or unconfirmed or _rejection_reason(step, tool, self._rules(), context.author, asker)
         if tool is None or rejection:
             # The reason why a server cannot confirm its tools may hold text from the server.
-            unreviewed = name in offered.withheld
+            unreviewed = step.call.name in offered.withheld
             return explained_failure(step.call.id, not_run(rejection), own=not unconfirmed, unreviewed=unreviewed)
         return tool
 

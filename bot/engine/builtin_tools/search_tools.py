@@ -27,7 +27,7 @@ from bot.domain.tools import OWN_SERVER, Annotations, Tool, ToolSet
 from bot.domain.turns import ToolRef
 from bot.engine.builtin_tools import define_tool, text_result
 from bot.engine.builtin_tools.tool_index import MOST_HITS, ToolIndex, ToolIndexes
-from bot.engine.policy.authorization import barred_reason, explain_unknown_tool, withheld_reason
+from bot.engine.policy.authorization import closed_reason, explain_unknown_tool
 from bot.engine.prompt.messages import READ_RESULT, READ_THREAD
 from bot.engine.usage import estimate_text
 from bot.i18n import english
@@ -234,10 +234,8 @@ def _format_named(names: Sequence[str], index: ToolIndex, enabled: ToolSet) -> I
 def _explain_missing(name: str, enabled: ToolSet) -> str:
     if name in _OWN:
         return f"{name} is called directly."
-    if name in enabled.withheld:
-        return english(withheld_reason(name))
-    if name in enabled.excluded:
-        return english(barred_reason(name))
+    if reason := closed_reason(name, enabled):
+        return english(reason)
     return english(explain_unknown_tool(name, enabled.unavailable, enabled.tools))
 
 

@@ -169,11 +169,6 @@ def _entry(approvers: frozenset[str], asker: Author, member: Member) -> str:
     return MEMBERS if MEMBERS in approvers and counts else ""
 
 
-def no_disguises(_value: object) -> Sequence[str]:
-    """Return no warnings."""
-    return ()
-
-
 def self_approval(
     tool: Tool,
     arguments: Mapping[str, Any],
@@ -181,7 +176,7 @@ def self_approval(
     conversation: ConversationKey,
     reviewed: Callable[[Tool], bool],
     *,
-    disguises: Disguises = no_disguises,
+    disguises: Disguises = lambda _value: (),
 ) -> SelfApproval:
     """Return ALLOWED if this call is one that its asker may approve, otherwise the first reason against it."""
     if tool.kind is ToolKind.CALL and not tool.trusted:

@@ -79,6 +79,15 @@ def withheld_reason(tool: str) -> LazyText:
     )
 
 
+def closed_reason(name: str, offered: ToolSet) -> str:
+    """Return the reason why a known tool is not offered: it waits for a review, or its server is excluded. Empty for
+    other tools.
+    """
+    if name in offered.withheld:
+        return withheld_reason(name)
+    return barred_reason(name) if name in offered.excluded else ""
+
+
 def away_text(server: str) -> LazyText:
     """Return the text for a call of a server that is not connected."""
     return gettext_lazy(
@@ -170,11 +179,10 @@ class CallAuthorizer:
         """Return the step of a model's call: `ready`, `awaiting`, or ended with a reason."""
         tool = offered.find(call.name)
         if tool is None:
-            if call.name in offered.withheld:
-                result = explained_failure(call.id, not_run(withheld_reason(call.name)), own=True, unreviewed=True)
+            if closed := closed_reason(call.name, offered):
+                is_unreviewed = call.name in offered.withheld
+                result = explained_failure(call.id, not_run(closed), own=True, unreviewed=is_unreviewed)
                 return ToolStep(n, call, None, StepStatus.FAILED, result=result)
-            if call.name in offered.excluded:
-                return _rejected_step(n, call, None, StepStatus.FAILED, not_run(barred_reason(call.name)))
             reason = explain_unknown_tool(call.name, offered.unavailable, self.rules.enabled_tools(offered).tools)
             return _rejected_step(n, call, None, StepStatus.FAILED, reason)
         if call.unreadable:

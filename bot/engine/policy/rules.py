@@ -44,7 +44,6 @@ from bot.engine.policy.approvers import (
     Disguises,
     check_approver,
     membership_reason,
-    no_disguises,
     self_approval,
 )
 from bot.engine.policy.evaluation import PolicyRequest, Reviewed, evaluate, needs_member, nothing_reviewed
@@ -53,11 +52,6 @@ from bot.ports import PendingApproval
 _NOWHERE = ConversationKey("", "", "", "")
 FillAddress = Callable[[Tool, Mapping[str, Any]], Mapping[str, Any]]
 """Return arguments in the form in which a server gets them: an address with its values filled in."""
-
-
-def unfilled(_tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments unchanged."""
-    return arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +140,9 @@ class Rules:
     conversation: ConversationKey = _NOWHERE
     reviewed: Reviewed = nothing_reviewed
     read_hosts: ReadHosts = no_hosts_read
-    fill_address: FillAddress = unfilled
+    fill_address: FillAddress = lambda _tool, arguments: arguments
     is_absent: bool = False
-    disguises: Disguises = no_disguises
+    disguises: Disguises = lambda _value: ()
 
     @property
     def all(self) -> tuple[Rule, ...]:
@@ -238,11 +232,11 @@ class RuleBook:
         approvers: Approvers | None = None,
         reviewed: Reviewed = nothing_reviewed,
         read_hosts: ReadHosts = no_hosts_read,
-        fill_address: FillAddress = unfilled,
+        fill_address: FillAddress = lambda _tool, arguments: arguments,
         *,
         is_named_in: Callable[[str, ConversationKey], bool] = lambda _name, _conversation: True,
         default_profile: Profile = DEFAULT,
-        disguises: Disguises = no_disguises,
+        disguises: Disguises = lambda _value: (),
     ) -> None:
         self.follow: Callable[[], Awaitable[None]] = follow_nothing
         self._file = file or Policies()

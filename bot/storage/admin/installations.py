@@ -10,7 +10,6 @@ import dataclasses
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -60,7 +59,8 @@ class SqlInstallationStore(Store):
 
     async def find(self, platform: str, workspace: str) -> Installation | None:
         """Return an installation, also a removed one."""
-        row = await self._find(platform, workspace)
+        key = {"p": platform, "w": workspace}
+        row = await self._database.run(lambda connection: connection.execute(_find, key).first())
         if row is None:
             return None
         body = await asyncio.to_thread(self._box.open, row.body, _context(platform, workspace))
@@ -70,10 +70,6 @@ class SqlInstallationStore(Store):
         except UNREADABLE:
             log.warning("installation in %s:%s is unreadable, ignored", platform, workspace)
             return None
-
-    @transaction
-    def _find(self, connection: sa.Connection, platform: str, workspace: str) -> Any:
-        return connection.execute(_find, {"p": platform, "w": workspace}).first()
 
     async def save(self, installation: Installation, by: Author) -> Installation:
         """Store an installation, regardless of the stored version."""

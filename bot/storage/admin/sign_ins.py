@@ -13,7 +13,6 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -79,7 +78,7 @@ class SqlSignInStore(Store):
 
     async def find(self, key: SignInKey) -> SignIn | None:
         """Return the sign-in, `None` if it does not exist."""
-        row = await self._find(key)
+        row = await self._database.run(lambda connection: connection.execute(_find, _params(key)).first())
         if row is None:
             return None
         body = await asyncio.to_thread(self._box.open, row.body, _context(key.server_id, key.person))
@@ -88,10 +87,6 @@ class SqlSignInStore(Store):
         except UNREADABLE:
             log.warning("sign-in to server %s: unreadable, ignored", key.server_id)
             return None
-
-    @transaction
-    def _find(self, connection: sa.Connection, key: SignInKey) -> Any:
-        return connection.execute(_find, _params(key)).first()
 
     @transaction
     def versions(self, connection: sa.Connection) -> Mapping[SignInKey, int]:
@@ -183,7 +178,8 @@ class SqlSignInStore(Store):
 
     async def take(self, state: str) -> PendingSignIn | None:
         """Use up a state. After a lost COMMIT response it is used and `None` is returned."""
-        row = await self._take(state)
+        state_hash = {"h": hash_token(state)}
+        row = await self._database.run(lambda connection: connection.execute(_take, state_hash).first())
         if row is None:
             return None
         body = await asyncio.to_thread(self._box.open, row.body, _pending_context(row.server_id, row.principal))
@@ -191,10 +187,6 @@ class SqlSignInStore(Store):
             return decode_text(PendingSignIn, body, expires_at=row.expires_at)
         except UNREADABLE:
             return None
-
-    @transaction
-    def _take(self, connection: sa.Connection, state: str) -> Any:
-        return connection.execute(_take, {"h": hash_token(state)}).first()
 
 
 def delete_sign_ins(connection: sa.Connection, server_id: str) -> None:
