@@ -99,7 +99,14 @@ class ElicitationService:
         elicitation = await self._log.get_elicitation(elicitation_id)
         if elicitation is None:
             return ApprovalNotFound()
-        return _answer_rejection(elicitation, member) or elicitation
+        # Only the author of the turn may answer.
+        if member.author.principal != elicitation.turn.author.principal:
+            asker = elicitation.turn.author.name or _("whoever asked")
+            return NotAllowed(_("Only {asker} can answer this: the call runs in their name.", asker=asker))
+        if not elicitation.elicitation.open or elicitation.turn.status.ended:
+            by, reason = elicitation.elicitation.answered_by, elicitation.elicitation.reason
+            return AlreadyDecided(_("{name} has answered it already.", name=by) if by else reason or NOT_WAITING)
+        return elicitation
 
     async def answer(self, elicitation_id: str, result: ElicitationResult, member: Member) -> AnswerResult:
         """Answer an elicitation, if this member may, it is still open, and the values fit."""
@@ -114,14 +121,3 @@ class ElicitationService:
         answer = await self._log.answer_elicitation(elicitation_id, result, member.author)
         self._wake(elicitation.turn.id)
         return answer
-
-
-def _answer_rejection(elicitation: OpenElicitation, member: Member) -> AnswerRejected | None:
-    """Return the reason why this member cannot answer now. Only the author of the turn may answer."""
-    if member.author.principal != elicitation.turn.author.principal:
-        asker = elicitation.turn.author.name or _("whoever asked")
-        return NotAllowed(_("Only {asker} can answer this: the call runs in their name.", asker=asker))
-    if not elicitation.elicitation.open or elicitation.turn.status.ended:
-        by, reason = elicitation.elicitation.answered_by, elicitation.elicitation.reason
-        return AlreadyDecided(_("{name} has answered it already.", name=by) if by else reason or NOT_WAITING)
-    return None

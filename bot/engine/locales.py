@@ -78,20 +78,18 @@ class LocaleResolver:
         return own.or_else(_installed(profile)).or_else(_installed(place)).or_else(self.default)
 
     async def _own_locale(self, user: Author, told: Locale) -> Locale:
-        stored = await self._stored(user)
+        """Return the choice of a user, else `told`. Preferences are not read while the database is away or slow,
+        because users wait.
+        """
+        stored = UserLocale()
+        if self.store is not None:
+            try:
+                async with asyncio.timeout(STORED_SECONDS):
+                    stored = await self.store.find(user.principal)
+            except (DatabaseError, TimeoutError) as error:
+                log.debug("preferences of a user not read: %s", error)
         told = _installed(told).or_else(_installed(Locale(stored.told_language)))
         return _installed(stored.chosen).or_else(told)
-
-    async def _stored(self, user: Author) -> UserLocale:
-        """Return the stored preferences of a user; empty while the database is away or slow, because users wait."""
-        if self.store is None:
-            return UserLocale()
-        try:
-            async with asyncio.timeout(STORED_SECONDS):
-                return await self.store.find(user.principal)
-        except (DatabaseError, TimeoutError) as error:
-            log.debug("preferences of a user not read: %s", error)
-            return UserLocale()
 
 
 def _installed(locale: Locale) -> Locale:

@@ -66,7 +66,8 @@ class SqlUsageStore(Store):
     @transaction
     def totals(self, connection: sa.Connection, queries: Sequence[UsageQuery]) -> Sequence[UsageTotal]:
         """Return one sum for each query."""
-        return [_read_total(connection, query) for query in queries]
+        sums = sa.select(*_SUMS).group_by(usage.c.currency)
+        return [total(map(_total, connection.execute(sums.where(*_conditions(query))))) for query in queries]
 
     @report
     def totals_by(
@@ -101,11 +102,6 @@ def add_all(connection: sa.Connection, usages: Iterable[tuple[Claim, PricedUsage
     """Record the usage of several turns, each request once."""
     if rows := [_row(claim, priced) for claim, priced in usages]:
         connection.execute(_add.on(connection), rows)
-
-
-def _read_total(connection: sa.Connection, query: UsageQuery) -> UsageTotal:
-    rows = connection.execute(sa.select(*_SUMS).where(*_conditions(query)).group_by(usage.c.currency))
-    return total(map(_total, rows))
 
 
 def _row(claim: Claim, priced: PricedUsage) -> Mapping[str, Any]:

@@ -411,11 +411,6 @@ _SHORTER_LEVELS = (_DetailLevel(0.2, 1, older=True, newest=False), _DetailLevel(
 """Levels to try, in order, if a request is too long."""
 
 
-def _larger_room(tokens: int, capabilities: Capabilities) -> int:
-    larger = min(tokens * _ENLARGEMENT, capabilities.largest_output or tokens * _ENLARGEMENT)
-    return reply_limits(ModelLimits(max_tokens=larger), capabilities).max_tokens
-
-
 class PromptBuilder:
     """Prompts of one turn. `meter` counts the requests, `disclosure` returns the visibility of earlier results.
     `on_text` and `on_activity` get the text and activity to display.
@@ -516,7 +511,9 @@ class PromptBuilder:
             if is_text(request):
                 counted = completion.model or profile.model
                 self._dependencies.meters.estimates.record_count(counted, size, completion.usage.input_tokens)
-            room = _larger_room(request.limits.max_tokens, model.capabilities)
+            larger = request.limits.max_tokens * _ENLARGEMENT
+            larger = min(larger, model.capabilities.largest_output or larger)
+            room = reply_limits(ModelLimits(max_tokens=larger), model.capabilities).max_tokens
             if completion.lacks_room and room > request.limits.max_tokens and enlargements < _MAX_ENLARGEMENTS:
                 self._room, enlargements = room, enlargements + 1
                 self._on_text("")

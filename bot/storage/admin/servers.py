@@ -36,7 +36,6 @@ from bot.domain.servers import (
     ServerRecord,
     StdioTransport,
     TemplateLaunch,
-    Transport,
     kind_of,
 )
 from bot.errors import Conflict, NotFound
@@ -401,13 +400,17 @@ def _host(url: str) -> str:
 def encode_server(record: ServerRecord) -> dict[str, Any]:
     """Return the columns of a server's definition."""
     config = record.config
+    stored = config
+    if isinstance(config.transport, StdioTransport) and config.transport.launch is not None:
+        # Without the values that the launch template has.
+        stored = replace(config, transport=StdioTransport("", launch=config.transport.launch))
     return row_values(
         mcp_servers,
         config,
         slug=config.name,
         title_key=name_key(config.title or config.name),
         transport=kind_of(config.transport),
-        definition=encode_text(replace(config, transport=_stored_transport(config.transport))),
+        definition=encode_text(stored),
         authentication=encode_text(record.authentication),
         enablement=record.enablement.value,
     )
@@ -426,12 +429,3 @@ def decode_server(row: Any, secrets: Mapping[str, SecretReference]) -> ServerRec
         updated_at=row.updated_at,
         updated_by=row.updated_by,
     )
-
-
-def _stored_transport(transport: Transport) -> Transport:
-    """Return the transport without the values that its launch template has."""
-    match transport:
-        case StdioTransport(launch=TemplateLaunch() as launch):
-            return StdioTransport("", launch=launch)
-        case _:
-            return transport

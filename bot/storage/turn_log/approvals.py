@@ -309,21 +309,16 @@ def _approve_covered(
         same = dataclasses.replace(decision, approval_id=step.approval.id, revision=step.approval.revision)
         if isinstance(_record_decision(connection, same, f"{key}:{step.n}", grounds), Decided):
             also_approved.append(step.approval.id)
-    names = ("scope", "tool", "place", "fingerprint", "destructive")
-    audit.record(
-        connection,
-        "granted",
-        decision.by.principal,
-        turn_id=turn.id,
-        subject=grant.server,
-        grant=grant.id,
-        approval=grant.approval_id,
-        server=grant.server_name,
-        person=grant.person or "everyone",
-        seconds=grant.lasts,
-        followed=also_approved,
-        **{name: getattr(grant, name) for name in names},
-    )
+    facts: dict[str, Any] = {
+        **{name: getattr(grant, name) for name in ("scope", "tool", "place", "fingerprint", "destructive")},
+        "grant": grant.id,
+        "approval": grant.approval_id,
+        "server": grant.server_name,
+        "person": grant.person or "everyone",
+        "seconds": grant.lasts,
+        "followed": also_approved,
+    }
+    audit.record(connection, "granted", decision.by.principal, turn_id=turn.id, subject=grant.server, **facts)
 
 
 def _record_decision(
