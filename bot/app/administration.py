@@ -44,7 +44,6 @@ from bot.settings import Settings
 if TYPE_CHECKING:
     from bot.app.components import AppServices
     from bot.storage.admin.api_tokens import SqlTokenStore
-    from bot.storage.admin.servers import Resealed
 
 FAILED = 1
 _VERB = re.compile(r"(?<![\w.\]])/mcp (?=[a-z])")
@@ -55,8 +54,10 @@ _SPAN = re.compile(r"(\d{1,5})([hdw])")
 _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
-async def rotate(settings: Settings) -> Resealed:
-    """Encrypt every stored secret again with the first key. Raises CountersignError."""
+async def rotate(settings: Settings) -> tuple[int, Sequence[str]]:
+    """Encrypt every stored secret again with the first key. Return their number, and those that no key decrypts. Raises
+    CountersignError.
+    """
     from bot.storage.admin.servers import SqlServerStore  # noqa: PLC0415 - loads the database's libraries
 
     async with open_migrated_database(settings, migrate=False) as database:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from bot.app.secrets import audit_keys
-from bot.domain.audit import Checkpoint, format_utc
+from bot.domain.audit import AuditHead, Checkpoint, format_utc
 from bot.errors import CountersignError, DatabaseError, DatabaseHeld, NotFound, SettingsError
 from bot.platforms.console.local_user import LocalUser, login_name
 from bot.settings import Settings, setting_name
@@ -29,9 +29,7 @@ from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.lock_file import FileUse
 
 if TYPE_CHECKING:
-    from bot.storage.backup import Backup
     from bot.storage.database import Database
-    from bot.storage.user_data import ForgetResult
 
 log = logging.getLogger(__name__)
 
@@ -158,15 +156,15 @@ async def current(settings: Settings) -> tuple[str, str]:
         return await migrations.current_revision(database) or "", migrations.latest_revision()
 
 
-async def back_up(settings: Settings, target: Path) -> Backup:
-    """Copy the database to a file while other processes use it. Raises DatabaseError; for PostgreSQL it names the
-    backup command.
+async def back_up(settings: Settings, target: Path) -> AuditHead:
+    """Copy the database to a file while other processes use it, and return the last row of its audit. Raises
+    DatabaseError; for PostgreSQL it names the backup command.
     """
     match read_address(settings.database_url):
         case SqliteFile(path):
             module = await asyncio.to_thread(importlib.import_module, "bot.storage.backup")
-            backup: Backup = await asyncio.to_thread(module.back_up, path, target)
-            return backup
+            head: AuditHead = await asyncio.to_thread(module.back_up, path, target)
+            return head
         case PostgresServer() as server:
             raise DatabaseError(
                 f"The database {server.name} is on a server, which has tools of its own for that.",
@@ -353,18 +351,19 @@ async def export_person(settings: Settings, principal: str) -> str:
     return json.dumps(document, ensure_ascii=False, indent=2)
 
 
-async def forget_person(settings: Settings, principal: str) -> tuple[ForgetResult, str]:
-    """Delete what is stored about a person. The second value is the reason why the files of the database may
-    still hold deleted bytes; empty if they do not. Raises CountersignError.
+async def forget_person(settings: Settings, principal: str) -> tuple[int, int, str]:
+    """Delete what is stored about a person. Return the numbers of turns without content now and of unfinished ones,
+    which were left, and the reason why the files of the database may still hold deleted bytes; empty if they do not.
+    Raises CountersignError.
     """
     from bot.storage.user_data import SqlPersonData  # noqa: PLC0415 - loads the database's libraries
 
     _check_principal(principal)
     async with open_migrated_database(settings, migrate=False) as database:
-        forgotten = await SqlPersonData(database).forget(principal, LocalUser(login_name()).author.principal)
+        counts = await SqlPersonData(database).forget(principal, LocalUser(login_name()).author.principal)
         if database.shared:
-            return forgotten, VACUUM
-        return forgotten, "" if await database.purge_files(whole=True) else IN_USE
+            return *counts, VACUUM
+        return *counts, "" if await database.purge_files(whole=True) else IN_USE
 
 
 def save_export(text: str, target: Path) -> None:

@@ -109,12 +109,12 @@ async def rotate(settings: Settings) -> int:
     """Encrypt every stored secret again with the first key of MCP_ENCRYPTION_KEY."""
     from bot.app.administration import rotate  # noqa: PLC0415
 
-    resealed = await rotate(settings)
-    many = "1 stored secret is" if resealed.count == 1 else f"{resealed.count} stored secrets are"
+    count, unopened = await rotate(settings)
+    many = "1 stored secret is" if count == 1 else f"{count} stored secrets are"
     typer.echo(f"{many} encrypted with the first key now.")
-    for secret in resealed.unopened:
+    for secret in unopened:
         typer.echo(f"countersign: no key opens {secret}. Fix: set it again", err=True)
-    return FAILED if resealed.unopened else 0
+    return FAILED if unopened else 0
 
 
 token_commands = typer.Typer(help="Who may use the HTTP API.", rich_markup_mode=None)

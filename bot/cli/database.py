@@ -44,8 +44,8 @@ async def backup(
     """Copy the SQLite database to a file, also beside a bot that runs."""
     from bot.app.database import back_up  # noqa: PLC0415
 
-    backup = await back_up(settings, target)
-    typer.echo(f"{backup.path} has everything up to now, {backup.size:,} bytes. Its audit ends with {backup.head}")
+    head = await back_up(settings, target)
+    typer.echo(f"{target} has everything up to now, {target.stat().st_size:,} bytes. Its audit ends with {head}")
     return 0
 
 
@@ -94,17 +94,17 @@ def forget(
     async def delete(settings: Settings) -> int:
         from bot.app.database import IN_USE, forget_person  # noqa: PLC0415
 
-        forgotten, left = await forget_person(settings, person)
-        typer.echo(f"The content of {_turn_count(forgotten.turns)} of {person} is deleted.")
-        if forgotten.unfinished:
+        turns, unfinished, left = await forget_person(settings, person)
+        typer.echo(f"The content of {_turn_count(turns)} of {person} is deleted.")
+        if unfinished:
             typer.echo(
-                f"{_turn_count(forgotten.unfinished)} of {person} still waiting or running. "
+                f"{_turn_count(unfinished)} of {person} still waiting or running. "
                 "Fix: stop what runs, and run this again.",
                 err=True,
             )
         if left:
             typer.echo(f"{left}.", err=True)
-        return FAILED if forgotten.unfinished or left == IN_USE else 0
+        return FAILED if unfinished or left == IN_USE else 0
 
     run_command(delete, debug=debug)
 

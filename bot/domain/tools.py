@@ -16,7 +16,7 @@ from typing import Any
 
 from bot.domain.elicitations import ElicitationRequest
 from bot.domain.flows import UNSET, Flow, Sends, Words, holds_address, takes_address
-from bot.domain.messages import ToolResult
+from bot.domain.messages import ToolCall, ToolResult
 from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 
 OWN_SERVER = "countersign"
@@ -326,21 +326,15 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedCall:
-    """A call of unknown outcome: the tool's offered name, and the arguments, masked. Unreadable arguments are empty."""
-
-    name: str
-    arguments: Mapping[str, Any]
-
-
 def check_question(name: str, arguments: Mapping[str, Any]) -> str:
     """Return the question about a call of this tool, with masked `arguments`."""
     return f"{_PREFIX}{name} with {json.dumps(arguments, ensure_ascii=False)}{_SUFFIX}"
 
 
-def parse_check_question(question: str) -> CheckedCall | None:
-    """Return the call that a question asks about; None for any other question."""
+def parse_check_question(question: str) -> ToolCall | None:
+    """Return the call of unknown outcome that a question asks about, without its id; None for any other question. Its
+    arguments are masked, and empty if they are unreadable.
+    """
     match = _QUESTION.fullmatch(question)
     if match is None:
         return None
@@ -348,10 +342,10 @@ def parse_check_question(question: str) -> CheckedCall | None:
         arguments = json.loads(match[2])
     except (ValueError, RecursionError):
         arguments = {}
-    return CheckedCall(match[1], arguments if isinstance(arguments, dict) else {})
+    return ToolCall("", match[1], arguments if isinstance(arguments, dict) else {})
 
 
-def tools_for_check(offered: ToolSet, checked: CheckedCall) -> ToolSet:
+def tools_for_check(offered: ToolSet, checked: ToolCall) -> ToolSet:
     """Return the tools without the checked one and without those that change data by their hints."""
 
     def allowed(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:

@@ -22,7 +22,6 @@ from bot.domain.profiles import Profile
 from bot.domain.tools import (
     INVALID_ARGUMENTS,
     CallReturned,
-    CheckedCall,
     ToolSet,
     parse_check_question,
     tools_for_check,
@@ -304,7 +303,7 @@ class TurnRunner:
         return enabled if self._checked_call is None else tools_for_check(enabled, self._checked_call)
 
     @cached_property
-    def _checked_call(self) -> CheckedCall | None:
+    def _checked_call(self) -> ToolCall | None:
         """The call of unknown outcome that the question is about; None for other questions."""
         return parse_check_question(self._record.turn.question.text)
 

@@ -11,7 +11,6 @@ import os
 import sqlite3
 import uuid
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from bot.domain.audit import AuditHead
@@ -22,17 +21,9 @@ _BUSY_SECONDS = 30.0
 """Seconds to wait for a program that locks the whole file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backup:
-    """A copy on disk: its path, its size in bytes, and the last audit row in it."""
-
-    path: Path
-    size: int
-    head: AuditHead
-
-
-def back_up(database: Path, target: Path) -> Backup:
-    """Copy a database file. The target appears atomically, is readable by its owner only, and replaces no file.
+def back_up(database: Path, target: Path) -> AuditHead:
+    """Copy a database file, and return the last audit row in the copy. The target appears atomically, is readable by
+    its owner only, and replaces no file.
 
     Raises DatabaseError if the database is missing, the target exists, or the copy fails or is damaged.
     """
@@ -61,7 +52,7 @@ def back_up(database: Path, target: Path) -> Backup:
         for leftover in (draft, *([target] if reserved else [])):
             with contextlib.suppress(OSError):
                 leftover.unlink(missing_ok=True)
-    return Backup(target, target.stat().st_size, head)
+    return head
 
 
 def _make(path: Path) -> None:

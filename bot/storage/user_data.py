@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -168,14 +167,6 @@ _deletions = [
 _anonymize_usage = usage.update().where(usage.c.principal == _person).values(principal=FORGOTTEN)
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetResult:
-    """Result of forgetting a person: `turns` have no content any more, `unfinished` ones run or wait and were left."""
-
-    turns: int = 0
-    unfinished: int = 0
-
-
 class SqlPersonData(Store):
     """The data of one person in a database."""
 
@@ -188,15 +179,15 @@ class SqlPersonData(Store):
             for subject, query in EXPORTED.items()
         }
 
-    async def forget(self, principal: str, by: str) -> ForgetResult:
+    async def forget(self, principal: str, by: str) -> tuple[int, int]:
         """Delete a person's messages, the answers and results for them, their names, feedback and sign-ins, and
-        the grants for their calls. Usage is counted on without them. Turns that run or wait stay as they are. Safe to
-        repeat; `by` is the principal that asks for it.
+        the grants for their calls. Usage is counted on without them. Return the number of these turns, and of those
+        that run or wait and stay as they are. Safe to repeat; `by` is the principal that asks for it.
         """
         count = 0
         while deleted := await self._forget_content(principal):
             count += deleted
-        return ForgetResult(count, await self._forget_rest(principal, by, count))
+        return count, await self._forget_rest(principal, by, count)
 
     @transaction
     def _forget_content(self, connection: sa.Connection, principal: str) -> int:

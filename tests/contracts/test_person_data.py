@@ -13,7 +13,7 @@ from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, Tu
 from bot.domain.usage import UsageGrouping, UsageQuery
 from bot.storage.tables import metadata
 from bot.storage.usage import SqlUsageStore
-from bot.storage.user_data import EXPORTED, FORGOTTEN, ForgetResult, SqlFeedbackStore, SqlLocaleStore, SqlPersonData
+from bot.storage.user_data import EXPORTED, FORGOTTEN, SqlFeedbackStore, SqlLocaleStore, SqlPersonData
 from tests.audit_check import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, NEWEST, message
 from tests.stored_content import columns_with
@@ -75,7 +75,7 @@ async def test_a_forgotten_person_leaves_ids_and_numbers_and_others_lose_nothing
     _, second = await two_people(harness)
     before = await harness.database.run(audit_rows)
     data = SqlPersonData(harness.database)
-    assert await data.forget("test:sam", "console:op") == ForgetResult(turns=1)
+    assert await data.forget("test:sam", "console:op") == (1, 0)
     for gone in (OTHER, "Samantha"):
         assert await columns_with(harness.database, gone) == []
     assert await columns_with(harness.database, QUESTION) == [
@@ -93,7 +93,7 @@ async def test_a_forgotten_person_leaves_ids_and_numbers_and_others_lose_nothing
     assert await audit_findings(harness.database) == []
     totals = await SqlUsageStore(harness.database).totals_by(UsageQuery(0.0), UsageGrouping.PERSON)
     assert {name: total.requests for name, total in totals} == {"test:ana": 2, FORGOTTEN: 2}
-    assert await data.forget("test:sam", "console:op") == ForgetResult()
+    assert await data.forget("test:sam", "console:op") == (0, 0)
 
 
 async def test_feedback_and_reasons_go_too_and_a_turn_that_runs_is_left(harness: Harness) -> None:
@@ -103,14 +103,14 @@ async def test_feedback_and_reasons_go_too_and_a_turn_that_runs_is_left(harness:
     assert [(row["language"], row["time_zone"]) for row in exported["preferences"]] == [("ja", "Asia/Tokyo")]
     await harness.log.enqueue(message("goes on", author=ANA))
     (claim,) = await harness.log.claim(1)
-    assert await SqlPersonData(harness.database).forget("test:ana", "console:op") == ForgetResult(1, unfinished=1)
+    assert await SqlPersonData(harness.database).forget("test:ana", "console:op") == (1, 1)
     assert await columns_with(harness.database, QUESTION) == []
     data = await SqlPersonData(harness.database).export("test:ana")
     assert (data["feedback"], data["usage"], data["preferences"]) == ([], [], [])
     assert [row["reason"] for row in data["decisions"]] == [""]
     assert (await harness.log.get_view(claim.turn_id)).turn.author == ANA
     await harness.log.finish(claim, TurnStatus.DONE, [], "")
-    assert await SqlPersonData(harness.database).forget("test:ana", "console:op") == ForgetResult(1)
+    assert await SqlPersonData(harness.database).forget("test:ana", "console:op") == (1, 0)
     assert await columns_with(harness.database, "goes on") == ["message_keys.key"]
 
 

@@ -30,7 +30,7 @@ from bot.domain.completions import (
     Usage,
 )
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextPart, ToolCall, ToolResult
-from bot.domain.tools import CheckedCall, Tool, parse_check_question
+from bot.domain.tools import Tool, parse_check_question
 from bot.i18n import _, format_date, gettext_lazy, ngettext
 from bot.llm.demo.language import HOW_TO, PHRASES, VERBS, plain_name, terms
 from bot.llm.demo.planning import Call, Parameter, Plan, Planner, Shown, Step, parameters, sought_text
@@ -484,7 +484,7 @@ def _shown_values(result: ToolResult) -> dict[str, list[Any]]:
     return columns
 
 
-def _trace_text(checked: CheckedCall, results: Sequence[ToolResult]) -> str:
+def _trace_text(checked: ToolCall, results: Sequence[ToolResult]) -> str:
     """Return a sentence that says if the results have the texts of the checked call; empty if that is unknown."""
     read = [" ".join(result.text.split()).casefold() for result in results if not result.is_error]
     text = sought_text(checked)

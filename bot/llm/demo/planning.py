@@ -17,7 +17,8 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
 
-from bot.domain.tools import CheckedCall, Tool
+from bot.domain.messages import ToolCall
+from bot.domain.tools import Tool
 from bot.domain.vocabulary import translate, words
 from bot.llm.demo import language
 from bot.llm.demo.language import PHRASES, READING, RELATED, VERBS, Request, pattern, plain_name, stems, terms
@@ -352,7 +353,7 @@ def _pointed_at(request: Request, values: Sequence[Any]) -> Sequence[Any]:
     return [values[at]] if at < len(values) else ()
 
 
-def sought_text(checked: CheckedCall) -> str:
+def sought_text(checked: ToolCall) -> str:
     """Return the longest argument of a call of unknown outcome, which can be looked for; empty if there is none."""
     values = (str(value) for value in checked.arguments.values() if isinstance(value, str | int))
     return max((" ".join(value.split())[:200] for value in values), key=len, default="")
@@ -425,7 +426,7 @@ class Planner:
         steps = candidate.steps(Request(answer, answer=True), self._today, call[1], self._shown)
         return Plan(tuple(self._add_finder(step, candidate, answer) for step in steps))
 
-    def check(self, checked: CheckedCall) -> Plan:
+    def check(self, checked: ToolCall) -> Plan:
         """Return the call that looks for the effect of a call of unknown outcome: a list of its server, else a search
         for its text. It is never the call itself.
         """

@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
@@ -101,14 +101,6 @@ _same_slug = sa.select(servers.id).where(
 _same_title = sa.select(servers.slug).where(
     matching(mcp_servers, title_key="key", workspace="w"), servers.id != bindparam("i")
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Resealed:
-    """The number of re-encrypted secrets, and those that no key decrypts, each as `server slot`."""
-
-    count: int
-    unopened: tuple[str, ...] = ()
 
 
 class SqlServerStore(Store):
@@ -279,9 +271,9 @@ class SqlServerStore(Store):
         rows = await self._database.run(lambda connection: read_secrets(connection, record.id))
         return await self._secrets.decrypt_all(record, rows)
 
-    async def reseal(self, by: Author) -> Resealed:
-        """Encrypt every stored secret, sign-in and installation again with the first key. Those that no key decrypts
-        stay as they are.
+    async def reseal(self, by: Author) -> tuple[int, Sequence[str]]:
+        """Encrypt every stored secret, sign-in and installation again with the first key. Return their number, and
+        those that no key decrypts, each as `server slot`: they stay as they are.
         """
 
         def read_all(connection: sa.Connection) -> Sequence[Encrypted]:
@@ -295,7 +287,7 @@ class SqlServerStore(Store):
             return count
 
         pairs, unopened = await asyncio.to_thread(self._box.encrypt_again, await self._database.run(read_all))
-        return Resealed(await self._database.run(replace_all), tuple(unopened))
+        return await self._database.run(replace_all), unopened
 
     def _log_unreadable(self, what: str, server_id: str, error: Exception) -> None:
         if self._logged.get(f"{what} {server_id}") != repr(error):
