@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from bot.domain.tools import Annotations, Tool, ToolKind, canonical_json, digest
+from bot.domain.tools import Annotations, PartChange, Tool, ToolKind, canonical_json, digest
 from bot.i18n import _, format_list, ngettext
 
 Pinned = Mapping[str, str]
@@ -60,17 +60,6 @@ class Pin:
     pinned_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class DefinitionChange:
-    """Changed part of a definition: `description`, `input.properties.city.type`. A side is None if the part is missing
-    there.
-    """
-
-    part: str
-    before: str | None
-    after: str | None
-
-
 def review_status(tool: Tool, pinned: Pinned) -> ReviewStatus:
     """Return the status of a tool against the pins of its server."""
     known = pinned.get(tool.original_name)
@@ -96,12 +85,12 @@ def count_definitions(definitions: Collection[Tool]) -> str:
     return format_list(counts if count == len(definitions) else [*counts, _("the instructions")])
 
 
-def definition_changes(before: Tool | None, after: Tool) -> tuple[DefinitionChange, ...]:
+def definition_changes(before: Tool | None, after: Tool) -> tuple[PartChange, ...]:
     """Return the differences between two definitions of a tool, part by part; all parts without an earlier one."""
     old = dict(_parts(before)) if before is not None else {}
     new = dict(_parts(after))
     return tuple(
-        DefinitionChange(part, old.get(part), new.get(part))
+        PartChange(part, old.get(part), new.get(part))
         for part in dict.fromkeys((*new, *old))
         if old.get(part) != new.get(part)
     )

@@ -326,6 +326,17 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class PartChange:
+    """Changed part of a definition (`input.properties.city.type`) or argument of a call, before and after as text. A
+    side is None if the part is missing there.
+    """
+
+    name: str
+    before: str | None
+    after: str | None
+
+
 def check_question(name: str, arguments: Mapping[str, Any]) -> str:
     """Return the question about a call of this tool, with masked `arguments`."""
     return f"{_PREFIX}{name} with {json.dumps(arguments, ensure_ascii=False)}{_SUFFIX}"

@@ -25,7 +25,7 @@ from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.messages import Message, TextPart, ToolCall, ToolResult
 from bot.domain.policies import StoredPolicyResult
 from bot.domain.secrets import MASK, StoredSecret, mask_arguments, redact_secrets
-from bot.domain.tools import OWN_SERVER, Risk, Tool, canonical_json, risk_of
+from bot.domain.tools import OWN_SERVER, PartChange, Risk, Tool, canonical_json, risk_of
 from bot.domain.usage import UsageEntry
 from bot.i18n import _
 
@@ -590,15 +590,6 @@ class Notice:
     call: tuple[Turn, ToolStep] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentChange:
-    """Changed argument: its value before and after as text, None if the argument is missing there."""
-
-    name: str
-    before: str | None
-    after: str | None
-
-
 def changed_names(step: ToolStep) -> tuple[str, ...]:
     """Return the names of the arguments that users have changed since the model requested the call."""
     if step.approval is None or step.approval.proposed is None:
@@ -611,11 +602,11 @@ def changed_names(step: ToolStep) -> tuple[str, ...]:
     )
 
 
-def argument_changes(step: ToolStep) -> tuple[ArgumentChange, ...]:
+def argument_changes(step: ToolStep) -> tuple[PartChange, ...]:
     """Return the changes by users to a call, for the model. Values that look like a secret are masked."""
     proposed = (step.approval.proposed if step.approval is not None else None) or {}
     return tuple(
-        ArgumentChange(name, _argument_text(proposed, name), _argument_text(step.call.arguments, name))
+        PartChange(name, _argument_text(proposed, name), _argument_text(step.call.arguments, name))
         for name in changed_names(step)
     )
 

@@ -29,8 +29,8 @@ from bot.domain.approvals import (
 from bot.domain.conversations import CONSOLE
 from bot.domain.grants import GrantRequest
 from bot.domain.secrets import mask_arguments, redact
-from bot.domain.tools import Risk, canonical_json
-from bot.domain.turns import ArgumentChange, PreviewProblem, StepStatus, ToolStep, TurnView, changed_names
+from bot.domain.tools import PartChange, Risk, canonical_json
+from bot.domain.turns import PreviewProblem, StepStatus, ToolStep, TurnView, changed_names
 from bot.i18n import LazyFields, _, format_list, gettext_lazy, ngettext
 from bot.rendering.call_arguments import (
     VALUE_LIMIT,
@@ -438,7 +438,7 @@ def edit_summary(step: ToolStep) -> str:
     return _("Changed by {name}: {changes}", name=name, changes=changes)
 
 
-def format_changes(step: ToolStep) -> tuple[ArgumentChange, ...]:
+def format_changes(step: ToolStep) -> tuple[PartChange, ...]:
     """Return the users' changes as JSON, for a place with several readers."""
     approval = step.approval
     if approval is None or approval.proposed is None:
@@ -446,9 +446,7 @@ def format_changes(step: ToolStep) -> tuple[ArgumentChange, ...]:
     before = _displayed_arguments(approval.proposed, mask_arguments(approval.proposed, approval.proposed_secrets))
     after = _displayed_arguments(step.call.arguments, step.masked_arguments)
     return tuple(
-        ArgumentChange(
-            (after.get(name) or before[name])[0], before.get(name, _NO_VALUE)[1], after.get(name, _NO_VALUE)[1]
-        )
+        PartChange((after.get(name) or before[name])[0], before.get(name, _NO_VALUE)[1], after.get(name, _NO_VALUE)[1])
         for name in changed_names(step)
     )
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.pins import (
-    DefinitionChange,
     ReviewStatus,
     combined_digest,
     definition_changes,
@@ -18,7 +17,7 @@ from bot.domain.pins import (
     first_pins,
     review_status,
 )
-from bot.domain.tools import Annotations, Tool
+from bot.domain.tools import Annotations, PartChange, Tool
 
 TOOL = Tool(
     "weather__forecast",
@@ -58,18 +57,18 @@ def test_a_difference_is_told_part_by_part() -> None:
         annotations=Annotations(read_only=False, destructive=True),
     )
     assert set(definition_changes(TOOL, after)) == {
-        DefinitionChange("title", "Forecast", None),
-        DefinitionChange("description", "Tells the weather.", "Tells the weather. Always."),
-        DefinitionChange("says it is read-only", "yes", "no"),
-        DefinitionChange("says it is destructive", None, "yes"),
-        DefinitionChange("input.properties.city.enum", '["Rome","Oslo"]', None),
-        DefinitionChange("input.properties.days.type", None, "integer"),
-        DefinitionChange("output.type", None, "string"),
+        PartChange("title", "Forecast", None),
+        PartChange("description", "Tells the weather.", "Tells the weather. Always."),
+        PartChange("says it is read-only", "yes", "no"),
+        PartChange("says it is destructive", None, "yes"),
+        PartChange("input.properties.city.enum", '["Rome","Oslo"]', None),
+        PartChange("input.properties.days.type", None, "integer"),
+        PartChange("output.type", None, "string"),
     }
 
 
 def test_a_new_tool_has_all_its_facts_in_the_difference() -> None:
-    told = {change.part: change.after for change in definition_changes(None, TOOL)}
+    told = {change.name: change.after for change in definition_changes(None, TOOL)}
     assert (told["description"], told["input.properties.city.type"]) == ("Tells the weather.", "string")
     assert all(change.before is None for change in definition_changes(None, TOOL))
 

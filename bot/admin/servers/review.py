@@ -27,7 +27,6 @@ from bot.domain.commands import ActionStyle, CompletionSource, Parameter, Reply,
 from bot.domain.conversations import HTTP, Member
 from bot.domain.pins import (
     FIRST_SYNC,
-    DefinitionChange,
     Pin,
     ReviewPolicy,
     ReviewStatus,
@@ -38,7 +37,7 @@ from bot.domain.pins import (
     review_status,
 )
 from bot.domain.servers import EVERYWHERE
-from bot.domain.tools import Tool, ToolKind
+from bot.domain.tools import PartChange, Tool, ToolKind
 from bot.errors import NotFound
 from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.ports import ServerAdmin
@@ -72,7 +71,7 @@ class UnreviewedTool:
 
     tool: Tool
     review: ReviewStatus
-    alterations: tuple[DefinitionChange, ...]
+    alterations: tuple[PartChange, ...]
     pin: Pin | None = None
 
 
@@ -280,7 +279,7 @@ class ServerReview(Verbs):
             (
                 escape_invisible(unreviewed.tool.original_name),
                 str(_STATUS_TEXTS[unreviewed.review][0]),
-                shorten(format_enumeration(change.part for change in unreviewed.alterations))
+                shorten(format_enumeration(change.name for change in unreviewed.alterations))
                 if unreviewed.pin
                 else _("all of it"),
                 shorten("; ".join(unreviewed.tool.flags)),
@@ -372,16 +371,16 @@ def _review_action(server: VisibleServer, waiting: UnreviewedTool, number: int) 
 
 
 def _differences(waiting: UnreviewedTool) -> tuple[tuple[str, str], ...]:
-    return tuple((alteration.part, _difference_text(alteration, waiting)) for alteration in waiting.alterations)
+    return tuple((alteration.name, _difference_text(alteration, waiting)) for alteration in waiting.alterations)
 
 
-def _difference_text(alteration: DefinitionChange, waiting: UnreviewedTool) -> str:
+def _difference_text(alteration: PartChange, waiting: UnreviewedTool) -> str:
     if waiting.pin is None or waiting.pin.pinned_tool is None:
         return alteration.after or ""
     return "\n".join(_lines(alteration))
 
 
-def _lines(alteration: DefinitionChange) -> Iterator[str]:
+def _lines(alteration: PartChange) -> Iterator[str]:
     """Mark every line: a text of several lines cannot pass for several parts."""
     for mark, text in (("\N{MINUS SIGN}", alteration.before), ("+", alteration.after)):
         if text is not None:
@@ -402,7 +401,7 @@ def _document(server: VisibleServer, waiting: Sequence[UnreviewedTool]) -> Reply
         lines += [f"* {escape_invisible(unreviewed.tool.original_name)} ({_STATUS_TEXTS[unreviewed.review][0]})"]
         lines += ["  " + _("look at: {flag}", flag=flag) for flag in unreviewed.tool.flags]
         for alteration in unreviewed.alterations:
-            lines += [f"  {alteration.part}", *(f"    {line}" for line in _lines(alteration))]
+            lines += [f"  {alteration.name}", *(f"    {line}" for line in _lines(alteration))]
         words = f"/mcp review approve {server.name} {escape_invisible(unreviewed.tool.original_name)}"
         command = f"{words} --definition {unreviewed.tool.definition}"
         lines += ["  " + _("to approve this tool: {command}", command=command), ""]

@@ -358,7 +358,7 @@ def _waiting_tool(unreviewed: UnreviewedTool, options: ResponseOptions) -> Waiti
         review=unreviewed.review.value,
         flags=list(unreviewed.tool.flags),
         differences=[
-            DefinitionDiff(part=difference.part, before=difference.before, after=difference.after)
+            DefinitionDiff(part=difference.name, before=difference.before, after=difference.after)
             for difference in unreviewed.alterations
         ],
         definition=unreviewed.tool.definition,
