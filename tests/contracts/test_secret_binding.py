@@ -185,7 +185,7 @@ async def test_a_reference_that_the_operator_has_given_holds_for_the_place_it_wa
 async def test_a_rotation_keeps_secrets_where_they_are_bound(harness: Harness) -> None:
     servers = store(harness)
     added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
-    assert (await servers.reseal(ANA)).count == 1
+    assert await servers.reseal(ANA) == (1, [])
     assert await servers.read_secrets(added) == {AUTH_SECRET: "typed"}
     with pytest.raises(SecretUnavailable):
         await servers.read_secrets(moved(added, HttpTransport("https://evil.example/mcp")))

@@ -68,7 +68,7 @@ async def test_another_text_waits_for_a_review_that_shows_all_of_it(tmp_path: Pa
         (tool,) = waiting(box)
         assert tool.flags == ("there are invisible characters in it",)
         (change,) = definition_changes(before, tool)
-        assert (change.part, change.before) == ("instructions", HELPFUL)
+        assert (change.name, change.before) == ("instructions", HELPFUL)
         assert change.after == "List the articles first.\nPrices are in dollars.", "the model gets what is shown"
         accepted = first_pins(replace(tool, flags=()) for tool in box.capabilities("file:s").definitions)
         await box.reconcile([replace(server, pinned=accepted)])
