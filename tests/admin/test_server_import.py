@@ -75,23 +75,6 @@ def test_inputs_of_vs_code_are_asked_for_filled_in_or_have_a_default() -> None:
 
 
 @pytest.mark.parametrize(
-    "document",
-    [
-        {"mcpServers": {"a": {"url": "https://a.example/mcp"}}},
-        {"servers": {"a": {"type": "http", "url": "https://a.example/mcp"}}},
-        {"mcp": {"servers": {"a": {"url": "https://a.example/mcp"}}}, "editor.fontSize": 12},
-        {"context_servers": {"a": {"url": "https://a.example/mcp"}}},
-        {"mcpServers": {"a": {"serverUrl": "https://a.example/mcp"}}},
-        {"mcpServers": {"a": {"httpUrl": "https://a.example/mcp"}}},
-    ],
-)
-def test_servers_are_found_where_each_program_has_them(document: Any) -> None:
-    [server] = parse_import_file(json.dumps(document), {})
-    assert server.fields["url"] == "https://a.example/mcp"
-    assert not server.problem
-
-
-@pytest.mark.parametrize(
     ("value", "reference"),
     [("${env:DESK_KEY}", "env:DESK_KEY"), ("${DESK_KEY}", "env:DESK_KEY")],
 )
@@ -135,10 +118,7 @@ def test_a_bridge_to_an_address_is_not_needed(args: list[str]) -> None:
         ({"command": "npx", "args": ["${env:TOKEN}"]}, "${env:TOKEN} in its command line"),
         ({"url": "https://${input:host}/mcp"}, "It needs the input host"),
         ({"command": 5}, "Its command is not a text."),
-        ({"serverUrl": 5}, "Its serverUrl is not a text."),
         ({}, "neither a command nor an address"),
-        ({"comand": "npx"}, "Its keys are unknown: 'comand'. Did you mean 'command'?"),
-        ({"srverUrl": "https://a.example/mcp"}, "Did you mean 'serverUrl'?"),
         ("npx", "not an object"),
         ({"command": "x", "args": "y"}, "args are not a list"),
         ({"command": "x", "env": ["y"]}, "env is not an object"),
@@ -188,12 +168,6 @@ def test_settings_without_a_meaning_here_are_reported() -> None:
 def test_a_file_that_holds_no_servers_is_refused(text: str, said: str) -> None:
     with pytest.raises(CommandRejected, match=said):
         parse_import_file(text, {})
-
-
-def test_a_slash_in_a_text_begins_no_comment() -> None:
-    assert one({"url": "https://a.example/mcp", "description": "a, } // b /* c */"}).fields["description"] == (
-        "a, } // b /* c */"
-    )
 
 
 def test_two_servers_do_not_get_one_name() -> None:
