@@ -163,12 +163,9 @@ def _is_words(run: str) -> bool:
     parts = _PARTS.findall(run) if run.isalpha() else []
     if len(run) >= _LONG_RUN and len(_VOWELS.findall(run.lower())) < _LEAST_VOWELS * len(run):
         return False
-    return sum(len(part) for part in parts if _is_word(part)) > (1 - _RANDOM_SHARE) * len(run)
-
-
-def _is_word(part: str) -> bool:
-    lowered = part.lower()
-    return len(part) >= 3 and bool(_VOWELS.search(lowered)) and not _NO_WORD.search(lowered)
+    words = [part for part in parts if len(part) >= 3 and _VOWELS.search(part.lower())]
+    letters = sum(len(word) for word in words if not _NO_WORD.search(word.lower()))
+    return letters > (1 - _RANDOM_SHARE) * len(run)
 
 
 def _run_bits(run: str) -> float:

@@ -396,6 +396,11 @@ class ServerConfig:
         """True for a server of the operator's file: chat commands cannot change it."""
         return self.id.startswith(FILE)
 
+    @property
+    def launch(self) -> TemplateLaunch | None:
+        """The launch of a server that a template starts, None for others."""
+        return self.transport.launch if isinstance(self.transport, StdioTransport) else None
+
     def connect_seconds(self, *, known: bool) -> float:
         """Return the seconds allowed for connecting. A program without `known` capabilities gets longer, because it may
         have to be downloaded.

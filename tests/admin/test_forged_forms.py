@@ -26,21 +26,20 @@ async def sent(held: CommandHarness, form: str, fields: dict[str, str], **more: 
 async def with_local() -> CommandHarness:
     """Return a harness whose operator has added a local program for one workspace."""
     held = command_harness()
-    (*_, reply) = await held.answers(*STDIO.split(), member=OPERATOR)
-    assert isinstance(reply, Reply)
+    reply = await held.run(*STDIO.split(), member=OPERATOR)
     assert not reply.failed
     held.store.audit.clear()
     return held
 
 
 @pytest.mark.parametrize("blank", [" ", "\t", "\u3000"])
-async def test_a_server_without_a_title_is_not_removed_by_a_blank_confirmation(blank: str) -> None:
-    held = await with_jira()
-    assert not config_of(held, "jira").title
-    (*_, reply) = await held.answers("mcp", "remove", "jira", "--confirm", blank)
-    assert isinstance(reply, Reply)
+async def test_a_server_without_a_title_is_not_removed_by_a_blank_confirmation(
+    jira: CommandHarness, blank: str
+) -> None:
+    assert not config_of(jira, "jira").title
+    reply = await jira.run("mcp", "remove", "jira", "--confirm", blank)
     assert reply.failed
-    assert [record.config.name for record in held.store.kept.values()] == ["jira"]
+    assert [record.config.name for record in jira.store.kept.values()] == ["jira"]
 
 
 @pytest.mark.parametrize("step", ["3", "7", "99"])
@@ -61,13 +60,12 @@ async def test_a_step_that_no_form_has_does_not_skip_the_confirmation_of_a_progr
 @pytest.mark.parametrize(
     "form", ["mcp remove:jira", "mcp disable:jira", "mcp secret set", "mcp add:x:y", "mcp edit", "mcp", "mcp ", "", ":"]
 )
-async def test_a_forged_form_does_nothing_for_a_member(form: str) -> None:
-    held = await with_jira()
-    before = dict(held.store.kept)
-    answer = await sent(held, form, {"title": "x", "where": "https://x.example/mcp", "confirm": "jira"}, member=GUEST)
+async def test_a_forged_form_does_nothing_for_a_member(jira: CommandHarness, form: str) -> None:
+    before = dict(jira.store.kept)
+    answer = await sent(jira, form, {"title": "x", "where": "https://x.example/mcp", "confirm": "jira"}, member=GUEST)
     assert isinstance(answer, Reply)
     assert answer.failed
-    assert held.store.kept == before
+    assert jira.store.kept == before
 
 
 async def test_an_admin_who_is_not_the_operator_gives_a_program_no_environment() -> None:
@@ -179,48 +177,40 @@ async def test_an_address_may_change_where_no_typed_secret_goes_along_to_another
         "a pair twice",
     ],
 )
-async def test_arguments_that_cannot_be_stored_are_refused(text: str) -> None:
-    held = await with_jira()
+async def test_arguments_that_cannot_be_stored_are_refused(jira: CommandHarness, text: str) -> None:
     words = (text,) if text.startswith("{") else text.split()
-    (*_, reply) = await held.answers("mcp", "run", "jira", "create_issue", *words)
-    assert isinstance(reply, Reply)
+    reply = await jira.run("mcp", "run", "jira", "create_issue", *words)
     assert reply.failed
     assert reply.message is None
 
 
-async def test_a_value_that_cannot_be_stored_is_its_text() -> None:
-    held = await with_jira()
-    (*_, reply) = await held.answers("mcp", "run", "jira", "create_issue", "n=" + "[" * 40_000)
-    assert isinstance(reply, Reply)
+async def test_a_value_that_cannot_be_stored_is_its_text(jira: CommandHarness) -> None:
+    reply = await jira.run("mcp", "run", "jira", "create_issue", "n=" + "[" * 40_000)
     assert reply.message is not None
     assert reply.message.call is not None
     assert reply.message.call.arguments == {"n": "[" * 40_000}
 
 
-async def test_a_title_that_is_another_servers_slug_does_not_take_its_place_in_a_profile() -> None:
-    held = await with_jira()
-    (server_id,) = held.store.kept
+async def test_a_title_that_is_another_servers_slug_does_not_take_its_place_in_a_profile(jira: CommandHarness) -> None:
+    (server_id,) = jira.store.kept
     # Meanwhile the operator has added a server of this name to the file.
-    titled = replace(held.store.kept[server_id].config, name="zeta", title="notes")
-    held.store.kept[server_id] = replace(held.store.kept[server_id], config=titled)
-    reply = await held.ask("profile set closed --server notes --policy notes=deny")
+    titled = replace(jira.store.kept[server_id].config, name="zeta", title="notes")
+    jira.store.kept[server_id] = replace(jira.store.kept[server_id], config=titled)
+    reply = await jira.ask("profile set closed --server notes --policy notes=deny")
     assert not reply.failed
-    (profile,) = held.profiles.kept.values()
+    (profile,) = jira.profiles.kept.values()
     assert profile.servers == frozenset({"file:notes"})
     assert [rule.server_id for rule in profile.policies] == ["file:notes"]
 
 
-async def test_a_conversation_without_a_thread_is_not_deleted_by_a_blank_confirmation() -> None:
-    held = await with_jira()
+async def test_a_conversation_without_a_thread_is_not_deleted_by_a_blank_confirmation(jira: CommandHarness) -> None:
     hall = replace(HALL, thread="")
-    held.views[str(hall)] = [a_view()]
-    held.archive.takers[str(hall)] = {"test:ana"}
+    jira.views[str(hall)] = [a_view()]
+    jira.archive.takers[str(hall)] = {"test:ana"}
     for line in (("delete", "hall:"), ("delete", "hall:", "--confirm", " ")):
-        (*_, reply) = await held.answers("conversations", *line, where=hall)
-        assert isinstance(reply, Reply)
-        assert held.archive.deleted == []
-    (*_, asked) = await held.answers("conversations", "delete", "hall:", where=hall)
-    assert isinstance(asked, Reply)
+        await jira.run("conversations", *line, where=hall)
+        assert jira.archive.deleted == []
+    asked = await jira.run("conversations", "delete", "hall:", where=hall)
     assert asked.actions[0].confirm == "hall:"
-    await held.answers("conversations", "delete", "hall:", "--confirm", "hall:", where=hall)
-    assert held.archive.deleted == [str(hall)]
+    await jira.answers("conversations", "delete", "hall:", "--confirm", "hall:", where=hall)
+    assert jira.archive.deleted == [str(hall)]

@@ -56,8 +56,7 @@ async def pressed(held: CommandHarness, action: ReplyAction) -> Reply:
     return await held.run(*action.words)
 
 
-async def test_where_nothing_waits_that_is_said() -> None:
-    held = command_harness()
+async def test_where_nothing_waits_that_is_said(held: CommandHarness) -> None:
     assert "No tool waits" in (await held.ask("mcp review")).text
     assert "No tool waits" in (await held.ask("mcp review notes")).text
     assert "No tool waits" in (await held.ask("mcp review notes list")).text
@@ -122,8 +121,7 @@ async def test_one_tools_digest_does_not_approve_another_nor_all() -> None:
         ("list", "--definition", "0"),
         ("nothing", "--definition", ""),
     ):
-        (reply,) = await held.answers("mcp", "review", "approve", "notes", *words)
-        assert isinstance(reply, Reply)
+        reply = await held.run("mcp", "review", "approve", "notes", *words)
         assert reply.failed or not words[-1]
     assert held.servers.pins.audit == []
 

@@ -33,8 +33,7 @@ async def at_terminal(held: CommandHarness, line: str) -> Reply:
     return await held.run(*line.split(), member=OPERATOR, hidden_input=True)
 
 
-async def test_the_catalog_is_listed_searched_and_explained() -> None:
-    held = command_harness()
+async def test_the_catalog_is_listed_searched_and_explained(held: CommandHarness) -> None:
     listed = await held.ask("mcp catalog")
     assert "can be added by name" in listed.text
     assert listed.page is not None
@@ -49,8 +48,7 @@ async def test_the_catalog_is_listed_searched_and_explained() -> None:
     assert (await held.ask("mcp catalog", GUEST)).failed
 
 
-async def test_a_server_with_an_address_is_added_by_its_name_and_its_secret_later() -> None:
-    held = command_harness()
+async def test_a_server_with_an_address_is_added_by_its_name_and_its_secret_later(held: CommandHarness) -> None:
     missing = await held.ask("mcp add n8n")
     assert dict(missing.details)["host="].startswith("It is missing: host of the instance")
     strange = await held.ask("mcp add n8n host=a.example hots=b")
@@ -63,8 +61,7 @@ async def test_a_server_with_an_address_is_added_by_its_name_and_its_secret_late
     assert record.secrets == {"auth": SecretReference(SecretSource.STORED)}
 
 
-async def test_a_secret_is_a_reference_and_the_name_another() -> None:
-    held = command_harness()
+async def test_a_secret_is_a_reference_and_the_name_another(held: CommandHarness) -> None:
     reply = await held.ask("mcp add gh --from github token=env:MCP_SECRET_GH --no-verify")
     assert reply.text == "`gh` is added."
     record = held.record
@@ -74,24 +71,21 @@ async def test_a_secret_is_a_reference_and_the_name_another() -> None:
     assert "Write env:NAME" in dict(in_clear.details)["--secret"]
 
 
-async def test_a_sign_in_by_a_browser_is_set_and_options_win() -> None:
-    held = command_harness()
+async def test_a_sign_in_by_a_browser_is_set_and_options_win(held: CommandHarness) -> None:
     await held.ask("mcp add linear --no-verify --title Issues --description Ours")
     record = held.record
     assert record.authentication.kind is AuthenticationKind.OAUTH
     assert (record.config.title, record.config.description) == ("Issues", "Ours")
 
 
-async def test_in_a_chat_no_name_starts_a_program() -> None:
-    held = command_harness()
+async def test_in_a_chat_no_name_starts_a_program(held: CommandHarness) -> None:
     for line in ("mcp add filesystem folder=/srv", "mcp add x --from time"):
         reply = await held.ask(line, ADMIN)
         assert "Only the operator may have programs started" in str(reply.details)
     assert not held.store.kept
 
 
-async def test_the_operator_starts_a_bundled_package() -> None:
-    held = command_harness()
+async def test_the_operator_starts_a_bundled_package(held: CommandHarness) -> None:
     held.programs.add("npx")
     await at_terminal(held, "mcp add filesystem folder=/srv --no-verify")
     args = ("-y", "@modelcontextprotocol/server-filesystem@2026.8.31", "/srv")
@@ -168,7 +162,6 @@ async def test_a_name_that_is_not_there_is_said(line: str) -> None:
     assert "no server of that name in the catalog" in reply.text
 
 
-async def test_a_name_of_the_catalog_with_an_address_is_a_server_of_ones_own() -> None:
-    held = command_harness()
+async def test_a_name_of_the_catalog_with_an_address_is_a_server_of_ones_own(held: CommandHarness) -> None:
     await held.ask("mcp add github https://github.example/mcp --no-verify")
     assert held.record.config.transport == HttpTransport("https://github.example/mcp")

@@ -194,8 +194,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_preview_adds_nothing_and_shows_what_would_be_added_whole(file: Path) -> None:
-    held = command_harness()
+async def test_a_preview_adds_nothing_and_shows_what_would_be_added_whole(held: CommandHarness, file: Path) -> None:
     reply = await importing(held, "--file", str(file))
     assert reply.text == "2 servers of 3 in this file can be added. Nothing was added yet."
     assert reply.table is not None
@@ -217,8 +216,7 @@ async def test_a_preview_adds_nothing_and_shows_what_would_be_added_whole(file: 
     assert not held.programs
 
 
-async def test_the_confirmed_servers_are_added_as_shown(file: Path) -> None:
-    held = command_harness()
+async def test_the_confirmed_servers_are_added_as_shown(held: CommandHarness, file: Path) -> None:
     [action] = (await importing(held, "--file", str(file))).actions
     reply = await importing(held, *action.words[2:], "--no-verify")
     assert reply.text == "2 servers are added."
@@ -230,8 +228,7 @@ async def test_the_confirmed_servers_are_added_as_shown(file: Path) -> None:
     assert held.store.values[records["desk"].id] == {"env:DESK_TOKEN": SECRET}
 
 
-def test_a_file_that_has_changed_since_is_shown_again(file: Path) -> None:
-    held = command_harness()
+def test_a_file_that_has_changed_since_is_shown_again(held: CommandHarness, file: Path) -> None:
     [action] = asyncio.run(importing(held, "--file", str(file))).actions
     file.write_text(file.read_text().replace("desk@1.0.0", "evil@1.0.0"))
     reply = asyncio.run(importing(held, *action.words[2:]))
@@ -239,8 +236,7 @@ def test_a_file_that_has_changed_since_is_shown_again(file: Path) -> None:
     assert not held.store.kept
 
 
-async def test_scripts_say_yes_and_allow_programs_apart(file: Path) -> None:
-    held = command_harness()
+async def test_scripts_say_yes_and_allow_programs_apart(held: CommandHarness, file: Path) -> None:
     refused = await importing(held, "--file", str(file), "--yes")
     assert "programs that are not allowed" in refused.text
     assert not held.store.kept
@@ -253,8 +249,7 @@ async def test_scripts_say_yes_and_allow_programs_apart(file: Path) -> None:
     assert "There are: `desk`, `wiki`, `notes`." in unknown.text
 
 
-async def test_only_the_operator_at_a_terminal_names_a_file(file: Path) -> None:
-    held = command_harness()
+async def test_only_the_operator_at_a_terminal_names_a_file(held: CommandHarness, file: Path) -> None:
     for member, hidden_input in ((ADMIN, True), (OPERATOR, False)):
         line = ("mcp", "add", "--file", str(file), "--yes", "--allow")
         reply = await held.run(*line, member=member, hidden_input=hidden_input)

@@ -16,13 +16,11 @@ from tests.admin.servers import (
     Servers,
     command_harness,
     tool,
-    with_jira,
 )
 from tests.fakes.parts import HALL
 
 
-async def test_list_shows_state_transport_tools_policy_problem_and_manager() -> None:
-    held = command_harness()
+async def test_list_shows_state_transport_tools_policy_problem_and_manager(held: CommandHarness) -> None:
     held.servers.states[0] = ServerSnapshot(NOTES, ServerStatus.CONNECTED, tool_count=3, synced_at=NOW - 120)
     reply = await held.ask("mcp list")
     assert reply.text == "MCP servers · 2 · 1 in trouble"
@@ -66,8 +64,7 @@ async def test_members_see_no_paths_of_the_operator(line: str) -> None:
     assert "the operator's file" in theirs
 
 
-async def test_a_fact_of_several_servers_is_stated_once() -> None:
-    held = command_harness()
+async def test_a_fact_of_several_servers_is_stated_once(held: CommandHarness) -> None:
     held.servers.states[:] = [ServerSnapshot(config, ServerStatus.IDLE, synced_at=NOW) for config in (NOTES, WEB)]
     details = (await held.ask("mcp list")).details
     assert details[0] == ("notes, web-search", "idle: it starts when one of its tools is used")
@@ -169,8 +166,7 @@ async def test_no_tools_is_an_answer_that_says_where_to_look(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["mcp", "mcp help", "mcp HELP"])
-async def test_help_lists_every_verb_a_person_may_say(line: str) -> None:
-    held = command_harness()
+async def test_help_lists_every_verb_a_person_may_say(held: CommandHarness, line: str) -> None:
     reply = await held.ask(line)
     listed = [verb for _, verbs in reply.details for verb in verbs.split(", ")]
     assert listed[0] == "list"
@@ -189,8 +185,7 @@ async def test_help_lists_every_verb_a_person_may_say(line: str) -> None:
     ]
 
 
-async def test_help_of_all_describes_every_verb_a_person_may_say() -> None:
-    held = command_harness()
+async def test_help_of_all_describes_every_verb_a_person_may_say(held: CommandHarness) -> None:
     listed = [usage.removeprefix("/mcp ") for usage, _ in (await held.ask("mcp help all")).details]
     assert listed[0] == "list [WORDS…]"
     assert len(listed) == len(held.registry.verbs["mcp"])
@@ -227,8 +222,7 @@ async def test_tools_that_were_not_listed_yet_are_requested_and_shown() -> None:
     assert (await held.ask("mcp run notes add")).message is not None
 
 
-async def test_the_operator_is_told_which_workspace_a_server_belongs_to() -> None:
-    held = await with_jira()
-    reply = await held.refused("mcp show jira", where=HALL.parse("console:local:chat:1"))
+async def test_the_operator_is_told_which_workspace_a_server_belongs_to(jira: CommandHarness) -> None:
+    reply = await jira.refused("mcp show jira", where=HALL.parse("console:local:chat:1"))
     assert reply.text.startswith("MCP server `jira` does not belong to this workspace.")
     assert "--workspace test:w" in reply.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.admin.servers.definition import derived_name
-from tests.admin.servers import ADMIN, OPERATOR, command_harness
+from tests.admin.servers import ADMIN, OPERATOR, CommandHarness, command_harness
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,7 @@ def test_a_package_or_program_names_its_server(line: str, name: str) -> None:
         ("--title Help_desk https://mcp.linear.app/mcp", "help-desk", "Help_desk"),
     ],
 )
-async def test_an_address_needs_no_option_and_no_name(line: str, name: str, title: str) -> None:
-    held = command_harness()
+async def test_an_address_needs_no_option_and_no_name(held: CommandHarness, line: str, name: str, title: str) -> None:
     reply = await held.ask(f"mcp add {line} --no-verify", ADMIN)
     assert reply.text == f"`{name}` is added."
     record = held.record
@@ -72,15 +71,13 @@ async def test_an_address_needs_no_option_and_no_name(line: str, name: str, titl
         ("https://10.0.0.1/mcp", "What is it called?"),
     ],
 )
-async def test_an_invalid_source_is_explained(line: str, said: str) -> None:
-    held = command_harness()
+async def test_an_invalid_source_is_explained(held: CommandHarness, line: str, said: str) -> None:
     reply = await held.refused(f"mcp add {line}", OPERATOR)
     assert said in " ".join((reply.text, *dict(reply.details).values()))
     assert not held.store.kept
 
 
-async def test_a_server_of_a_package_is_edited_by_a_new_command_line() -> None:
-    held = command_harness()
+async def test_a_server_of_a_package_is_edited_by_a_new_command_line(held: CommandHarness) -> None:
     held.programs.add("npx")
     await held.ask("mcp add files --no-verify -- npx -y pkg@1.0.0 /srv --verbose", OPERATOR)
     reply = await held.ask("mcp edit files --no-verify -- npx -y pkg@1.0.1 /srv", OPERATOR)
@@ -137,15 +134,15 @@ async def test_a_wrong_address_or_name_is_said_to_be_just_that(line: str, said: 
         ("--connect-retries many", "'many' is not valid. A whole number from 0 to 10."),
     ],
 )
-async def test_a_wrong_option_or_value_is_named_with_those_there_are(verb: str, option: str, said: str) -> None:
-    held = command_harness()
+async def test_a_wrong_option_or_value_is_named_with_those_there_are(
+    held: CommandHarness, verb: str, option: str, said: str
+) -> None:
     await held.ask("mcp add wiki https://wiki.example.com/mcp --no-verify", OPERATOR)
     reply = await held.refused(f"mcp {verb} {option}", OPERATOR)
     assert said in " ".join((reply.text, *(f"{name} {text}" for name, text in reply.details)))
 
 
-async def test_an_address_is_edited_as_it_is_added() -> None:
-    held = command_harness()
+async def test_an_address_is_edited_as_it_is_added(held: CommandHarness) -> None:
     await held.ask("mcp add wiki https://wiki.example.com/mcp --no-verify", OPERATOR)
     reply = await held.ask("mcp edit wiki https://wiki.example.com/v2 --no-verify", OPERATOR)
     assert dict(reply.details)["changed url"] == "https://wiki.example.com/mcp → https://wiki.example.com/v2"

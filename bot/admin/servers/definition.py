@@ -127,15 +127,9 @@ def parse_definition(
     return _DefinitionParser(base, fields, argv, values or {}, templates).parse(hidden)
 
 
-def launch_of(record: ServerRecord) -> TemplateLaunch | None:
-    """Return the launch of a server started by a template, None for others."""
-    transport = record.config.transport
-    return transport.launch if isinstance(transport, StdioTransport) else None
-
-
 def template_secrets(record: ServerRecord, templates: Templates) -> dict[str, str]:
     """Return the slots of the secrets of a server's launch template, by field."""
-    launch = launch_of(record)
+    launch = record.config.launch
     template = templates.get(launch.template) if launch is not None else None
     return {f"{SLOT}{slot}": f"env:{variable}" for slot, variable in template.secrets.items()} if template else {}
 
@@ -180,7 +174,7 @@ class _DefinitionParser:
 
     def _fill_template(self) -> dict[str, str]:
         """Put the program of the launch template into the base, and its secrets into the field `env`. Return errors."""
-        launch, transport = launch_of(self._base), self._fields.get("transport", "").lower()
+        launch, transport = self._base.config.launch, self._fields.get("transport", "").lower()
         by_name = self._template is not None and transport in ("", STDIO)
         if launch is None and transport != TEMPLATE and not by_name:
             unclear = _("Say which launch template this is for: template=NAME. An option is written --NAME VALUE.")
@@ -368,17 +362,12 @@ class _DefinitionParser:
                     check_header(name_in_slot)
                     if is_plain_header(name_in_slot, text.strip()):
                         continue
-                elif self._takes_plain_variables and is_plain_variable(name_in_slot, text.strip()):
+                elif self._base.config.launch is None and is_plain_variable(name_in_slot, text.strip()):
                     continue
                 references[slot] = self._parse_reference(slot, text.strip(), present)
             except ValueError as error:
                 self._errors[name] = str(error)
         return references
-
-    @property
-    def _takes_plain_variables(self) -> bool:
-        transport = self._base.config.transport
-        return not (isinstance(transport, StdioTransport) and transport.launch is not None)
 
     def _parse_reference(self, slot: str, text: str, present: Mapping[str, SecretReference]) -> SecretReference:
         if text == KEEP and slot in self._values:

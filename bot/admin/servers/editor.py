@@ -38,7 +38,6 @@ from bot.admin.servers.definition import (
     command_line,
     derived_name,
     fields_of,
-    launch_of,
     parse_assignments,
     place_words,
     template_secrets,
@@ -236,7 +235,7 @@ class ServerEdit(Verbs):
             return question
         is_new = command_line(record.config) != command_line(draft.record.config)
         by_admin = not self._validator.is_operator(request.member)
-        if launch_of(record) is not None and is_new and by_admin and not draft.errors:
+        if record.config.launch is not None and is_new and by_admin and not draft.errors:
             fields = {**values_of(record), **fields, **shown_command_line(draft.record)}
             last = len(self._steps(record, fields))
             return self._form(record, fields, {}, last, start_warning(draft.record.config, draft.record.secrets))
@@ -260,7 +259,7 @@ class ServerEdit(Verbs):
             self._links.defer_missing(draft)
         step, errors = _next_step(steps, fields, record.config.name, draft, context)
         if step == len(steps) and is_confirming(steps):
-            if launch_of(record) is not None:
+            if record.config.launch is not None:
                 fields |= shown_command_line(draft.record)
             return self._form(record, fields, errors, step, start_warning(draft.record.config, draft.record.secrets))
         if step is not None:
@@ -318,7 +317,7 @@ class ServerEdit(Verbs):
         )
 
     def _steps(self, record: ServerRecord, fields: Mapping[str, str]) -> list[Step]:
-        launch, before = launch_of(record), values_of(record)
+        launch, before = record.config.launch, values_of(record)
         if launch is None:
             return steps_of_editing(fields, before)
         return steps_of_refilling(launch, fields, before, self._templates())
@@ -399,7 +398,7 @@ class ServerAdd(Verbs):
             return self._form(
                 _form_values(server_request, arguments.get("policy")), {}, _SIGNING_IN, SecretFieldMode.PROMPT
             )
-        if launch_of(draft.record) and not draft.errors and not self._validator.is_operator(member):
+        if draft.record.config.launch and not draft.errors and not self._validator.is_operator(member):
             return self._consent(
                 _form_values(server_request, arguments.get("policy")), draft.record, self._secret_mode(request), {}
             )

@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from bot.admin.command import SECRET_FIELD, SubmissionContext, choice_field, filled_field, lines_field, text_field
-from bot.admin.servers.definition import SLOT, TEMPLATE, launch_of
+from bot.admin.servers.definition import SLOT, TEMPLATE
 from bot.admin.servers.fields import KINDS, LONGEST, TRANSPORTS, slug_of
 from bot.admin.servers.launch_consent import consent_digest
 from bot.admin.text_format import POLICY_CHOICES
@@ -307,7 +307,7 @@ def confirmation_errors(fields: Mapping[str, str], name: str, record: ServerReco
     """Return the error of a confirmation: if it is not the name, or the launch template was changed after the form was
     shown.
     """
-    if launch_of(record) is not None and fields.get(_SEEN) != consent_digest(record.config):
+    if record.config.launch is not None and fields.get(_SEEN) != consent_digest(record.config):
         text = _("This is not what you were shown before: the operator has changed it meanwhile. Look again.")
         return {"confirm": text}
     confirmed = fields.get("confirm", "").strip() in (name, slug_of(name))

@@ -287,7 +287,10 @@ class ImportedServer:
         plain = is_plain_header if kind == "header:" else is_plain_variable
         if not value and plain(name, "on"):
             return ""
-        filled = value if self._holds_secret(value) else self._fill(value, name)
+        holds_secret = any(
+            self._constant(match) is None and not self._is_plain_input(match) for match in _VARIABLE.finditer(value)
+        )
+        filled = value if holds_secret else self._fill(value, name)
         if not _VARIABLE.search(filled) and plain(name, filled) and not looks_like_token(filled):
             return "" if _PLACEHOLDER.fullmatch(filled) else f"{name}={filled}"
         reference, secret = self._secret(f"{kind}{name}", filled)
@@ -326,11 +329,6 @@ class ImportedServer:
     def _miss(self, slot: str, reason: str) -> None:
         self.missing.append(slot)
         self.notes.append(_("{slot} is to be entered: {reason}", slot=slot, reason=reason[:200]))
-
-    def _holds_secret(self, value: str) -> bool:
-        return any(
-            self._constant(match) is None and not self._is_plain_input(match) for match in _VARIABLE.finditer(value)
-        )
 
     def _is_plain_input(self, match: re.Match[str]) -> bool:
         known = self._inputs.get(match[2])

@@ -48,6 +48,7 @@ from bot.domain.servers import (
     OAuthTerms,
     ServerConfig,
     ServerRecord,
+    ServerSnapshot,
     ServerStatus,
     SessionScope,
     SessionSnapshot,
@@ -295,12 +296,11 @@ class ServerListing(Verbs):
 
     def _row(self, server: VisibleServer, conversation: ConversationKey) -> tuple[str, ...]:
         tools = self._directory.capabilities(server).tools
-        count = max(len(tools), server.state.tool_count if server.state else 0)
         return (
             f"{MARKS[server.status]} {server.name}",
             status_word(server.status),
             transport_word(server.config),
-            _tool_count(count, tools),
+            _tool_count(server, tools),
             self._policies(tools, conversation),
         )
 
@@ -391,24 +391,22 @@ class ServerListing(Verbs):
 
     def _facts(self, server: VisibleServer, request: CommandContext) -> list[tuple[str, str]]:
         tools = self._directory.capabilities(server).tools
-        state, now, conversation = server.state, self._dependencies.clock(), request.conversation
-        count = max(len(tools), state.tool_count if state else 0)
-        synced = (
-            f"{status_word(server.sync)}, {format_ago(state.synced_at, now)}"
-            if state and state.synced_at
-            else status_word(server.sync)
-        )
+        state = server.state or ServerSnapshot(server.config, ServerStatus.PENDING)
+        now, conversation = self._dependencies.clock(), request.conversation
+        synced = status_word(server.sync)
+        if state.synced_at:
+            synced = f"{synced}, {format_ago(state.synced_at, now)}"
         return [
             (gettext_lazy("title"), server.config.title),
             (gettext_lazy("description"), server.config.description),
             (gettext_lazy("state"), _idle_note(server) or status_word(server.status)),
             (gettext_lazy("problem"), self._problem(server, request)),
-            (gettext_lazy("protocol"), state.protocol if state else ""),
-            (gettext_lazy("server version"), state.server_version if state else ""),
-            (gettext_lazy("connected"), format_ago(state.connected_at, now) if state and state.connected_at else ""),
-            (gettext_lazy("last used"), format_ago(state.last_used_at, now) if state and state.last_used_at else ""),
-            (gettext_lazy("tools"), _tool_count(count, tools)),
-            (gettext_lazy("sessions"), sessions_text(server.config, state.sessions if state else (), now)),
+            (gettext_lazy("protocol"), state.protocol),
+            (gettext_lazy("server version"), state.server_version),
+            (gettext_lazy("connected"), format_ago(state.connected_at, now) if state.connected_at else ""),
+            (gettext_lazy("last used"), format_ago(state.last_used_at, now) if state.last_used_at else ""),
+            (gettext_lazy("tools"), _tool_count(server, tools)),
+            (gettext_lazy("sessions"), sessions_text(server.config, state.sessions, now)),
             (gettext_lazy("off for"), ", ".join(off_for(self._dependencies.administration, server.id, conversation))),
             (gettext_lazy("review"), self._review_note(server)),
             (gettext_lazy("not offered"), _left_out_note(server)),
@@ -523,7 +521,8 @@ def risk(tool: Tool) -> str:
     return str(_RISKS[tool.risk])
 
 
-def _tool_count(count: int, tools: Sequence[Tool]) -> str:
+def _tool_count(server: VisibleServer, tools: Sequence[Tool]) -> str:
+    count = max(len(tools), server.state.tool_count if server.state else 0)
     risks = count_risks(tools)
     return f"{count} ({risks})" if risks else str(count)
 

@@ -196,7 +196,7 @@ class ServerSecrets(Verbs):
             return secret_form(record, slot, error)
         if str(record.version) != version:
             return self._version_conflict(record)
-        return await self._save(record, slot, SecretReference(SecretSource.STORED), values, context.author)
+        return await self._save(record, slot, _STORED, values, context.author)
 
     @verb("secret clear", "take a secret away", (SERVER, _SLOT), aliases=("secret remove",))
     async def _clear(self, request: CommandContext) -> Reply:

@@ -277,9 +277,6 @@ class OAuthCallback:
             ) from failure
         except TimeoutError:
             raise _NotAllowed(_("Your platform did not say in time whether you may still do this.")) from None
-        self._check_rights(server, member)
-
-    def _check_rights(self, server: VisibleServer, member: Member) -> None:
         if not self._dependencies.rights.administers(member):
             raise _NotAllowed(_("Only {who} can do this, and you cannot any more.", who=self._dependencies.rights.who))
         try:

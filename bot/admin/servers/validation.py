@@ -17,7 +17,6 @@ from bot.admin.servers.definition import (
     SLOT,
     TEMPLATE,
     ParsedDefinition,
-    launch_of,
     parse_definition,
     template_secrets,
 )
@@ -147,7 +146,7 @@ class ServerValidator:
             )
             draft.errors["transport"] = sentences(_OPERATORS, choose)
         place = "command" if local else "url"
-        if launch := launch_of(draft.record):
+        if launch := config.launch:
             template = self._dependencies.operator.templates().get(launch.template)
             paths = list(template.folders) if template else []
             place = f"{SLOT}{paths[0]}" if len(paths) == 1 else TEMPLATE

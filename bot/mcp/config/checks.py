@@ -102,10 +102,9 @@ def check_paths(config: ServerConfig, templates: Templates) -> None:
     """Check that each path exists and is below its folder after following links. Reads the disk: run it in a
     thread. Raises InvalidDefinition.
     """
-    match config.transport:
-        case StdioTransport(launch=TemplateLaunch() as launch):
-            for slot, folder, path in _template(launch, templates).paths(launch.values):
-                _check_path(slot, Path(folder), Path(path))
+    if launch := config.launch:
+        for slot, folder, path in _template(launch, templates).paths(launch.values):
+            _check_path(slot, Path(folder), Path(path))
 
 
 def check_start(config: ServerConfig, templates: Templates) -> None:

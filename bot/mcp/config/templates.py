@@ -203,7 +203,13 @@ def _check_defaults(about: str, slot: TemplateSlot) -> None:
 def _rule(kind: str, table: Mapping[str, Any]) -> SlotRule:
     match kind:
         case "text":
-            return TextRule(_pattern(_text(table, "pattern")))
+            pattern = _text(table, "pattern")
+            if not pattern:
+                raise _InvalidTemplate("pattern is missing.")
+            try:
+                return TextRule(re.compile(pattern))
+            except re.error as error:
+                raise _InvalidTemplate("pattern is not a regular expression: {error}.", error=str(error)) from None
         case "choice":
             choices = tuple(_texts(table, "choices"))
             if not choices:
@@ -221,15 +227,6 @@ def _rule(kind: str, table: Mapping[str, Any]) -> SlotRule:
             if not VARIABLE_NAME.fullmatch(variable) or variable_effect(variable, network=False):
                 raise _InvalidTemplate("variable must be the name of a variable that decides over no program.")
             return SecretRule(variable)
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    if not text:
-        raise _InvalidTemplate("pattern is missing.")
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise _InvalidTemplate("pattern is not a regular expression: {error}.", error=str(error)) from None
 
 
 def _check_keys(table: Any, known: frozenset[str], about: str) -> None:
