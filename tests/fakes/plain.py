@@ -26,6 +26,7 @@ from aiohttp import web
 
 from tests.fakes.clock import Clock
 from tests.fakes.faults import Answers, Cut, Lost, Plans
+from tests.fakes.http_server import LoopbackServer
 
 TOKEN = "plain-token"
 MOST_CHARACTERS = 4_000
@@ -168,12 +169,11 @@ class FakePlain:
         self._plans: Plans[Any] = Plans()
         self._blocked: dict[str, float] = {}
         self._changed = asyncio.Event()
-        self._runner: web.AppRunner | None = None
+        self._server = LoopbackServer([])
         self.url = ""
 
     async def __aenter__(self) -> FakePlain:
-        app = web.Application(client_max_size=64 * 1024 * 1024)
-        app.add_routes(
+        host = await self._server.listen(
             [
                 web.post("/channels/{channel}/messages", self._route(POST, self._post)),
                 web.patch("/messages/{message}", self._route(EDIT, self._edit)),
@@ -187,20 +187,14 @@ class FakePlain:
                 web.post("/events", self._poll),
             ]
         )
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        host, port = self._runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
+        self.url = f"http://{host}"
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._runner is not None
         self._notify()
-        await self._runner.cleanup()
+        await self._server.close()
 
     # People and channels
 

@@ -13,11 +13,12 @@ import pytest
 
 from tests.fakes.llm import FakeLanguageModel
 from tests.postgres import Server, end_leases
-from tests.stories.counted_calls import COUNT_IT, CountingPlace
+from tests.stories.counted_calls import COUNT_IT, CountingPlace, counting
 from tests.stories.program import Bot, a_bot
 from tests.web.streams import asked, replies, streamed
 
 TOKEN = "a-token-of-the-operator-for-this-story"
+clerk = counting
 
 
 def on_postgresql(folder: Path, model: FakeLanguageModel, server: Server) -> CountingPlace:

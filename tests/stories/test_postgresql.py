@@ -12,12 +12,13 @@ from tests.fakes.llm import FakeLanguageModel
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
 from tests.platforms.console.terminal import echoed
 from tests.postgres import Server, end_leases
-from tests.stories.counted_calls import COUNT_IT, UNSURE, CountingPlace
+from tests.stories.counted_calls import COUNT_IT, UNSURE, CountingPlace, counting
 from tests.stories.installation import Installation
 from tests.stories.test_approvals import card
 
 PASSWORD = "correct-horse-7"
 WAITING = "Waiting behind an approval"
+clerk = counting
 
 
 @pytest.fixture

@@ -22,8 +22,7 @@ Permission.SEND_MESSAGES)` and `channel.permit`. Later: `join`, `leave`, `give`,
 
 **The app**: `app.message_content`, `app.guild_members`, `app.presences` are the portal's switches. Without the first,
 content is empty in events and in responses of REST. With `app.user_install`, `install(user)` installs the app for a
-user, and the app answers by the interaction only. `app.commands['']` are the global commands, `app.commands[guild.id]`
-those of a guild.
+user, and the app answers by the interaction only. `app.commands['']` are its commands.
 
 **Actions of users**: `say` (`files`, `reply_to`, `ping`), `reply`, `again` (delivers twice), `edit`, `delete`,
 `unfurl`, `react`, `thread`, `post` (in a forum), `archive`, `remove`, `type`, `reload` return at once. `press`,

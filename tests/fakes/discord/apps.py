@@ -34,7 +34,7 @@ class App:
     installed_by: set[str] = field(default_factory=set)
     """Ids of the users who have installed the app for their account."""
     commands: dict[str, list[Json]] = field(default_factory=dict)
-    """Registered commands: under '' the global ones, under a guild's id those of the guild."""
+    """Registered commands, under ''."""
 
     @property
     def flags(self) -> int:

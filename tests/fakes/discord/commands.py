@@ -36,8 +36,8 @@ LOCALES = (
 VALUES: dict[int, type | tuple[type, ...]] = {3: str, 4: int, 5: bool, 10: (int, float)}
 
 
-def checked_commands(given: Any, app: App, guild: str) -> list[Json]:
-    """Return a whole set of commands, of a guild or global.
+def checked_commands(given: Any, app: App) -> list[Json]:
+    """Return a whole set of commands.
 
     Raises:
         Refused: 50035, or 30032 for too many.
@@ -46,7 +46,7 @@ def checked_commands(given: Any, app: App, guild: str) -> list[Json]:
         raise invalid("", "LIST_TYPE_CONVERT", "Only iterables may be used in a ListType")
     for n, command in enumerate(given):
         _check(str(n), command)
-        _check_places(str(n), command, app, guild)
+        _check_places(str(n), command, app)
     for kind, most in MOST.items():
         same = [command["name"] for command in given if command.get("type", CHAT) == kind]
         if len(same) > most:
@@ -76,7 +76,7 @@ def _check(where: str, command: Json) -> None:
         raise invalid(where, "APPLICATION_COMMAND_TOO_LARGE", message)
 
 
-def _check_places(where: str, command: Json, app: App, guild: str) -> None:
+def _check_places(where: str, command: Json, app: App) -> None:
     """Check the places of a command: installations that the portal allows, and chats between users only with
     installation by users.
     """
@@ -85,8 +85,6 @@ def _check_places(where: str, command: Json, app: App, guild: str) -> None:
         if given is None:
             continue
         place = f"{where}.{name}"
-        if guild:
-            raise invalid(place, "APPLICATION_COMMAND_GUILD_ONLY", f"Commands of a guild have no {name}.")
         if not isinstance(given, list) or not given:
             raise invalid(place, "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 3 in length.")
         for n, value in enumerate(given):
@@ -200,7 +198,7 @@ def counted_texts(given: Json) -> Iterator[str]:
         yield from counted_texts(each)
 
 
-def registered(command: Json, command_id: str, application: str, guild: str, version: str) -> Json:
+def registered(command: Json, command_id: str, application: str, version: str) -> Json:
     """A command as Discord describes it once it is registered."""
     described: Json = {
         "default_member_permissions": None,
@@ -210,7 +208,7 @@ def registered(command: Json, command_id: str, application: str, guild: str, ver
         "integration_types": [0],
         "contexts": None,
         "options": [],
+        "dm_permission": True,
     }
     described |= {name: value for name, value in command.items() if value is not None}
-    described |= {"id": command_id, "application_id": application, "version": version}
-    return described | ({"guild_id": guild} if guild else {"dm_permission": True})
+    return described | {"id": command_id, "application_id": application, "version": version}

@@ -1,4 +1,4 @@
-"""Components of messages: rows and buttons, and with the V2 flag all display components."""
+"""Components of messages that the bot uses: rows, and with the V2 flag texts, separators and containers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from tests.fakes.discord.checks import choice, number, objects, only, text, unli
 from tests.fakes.discord.refusals import Json, Refused, invalid, required
 
 ROW, BUTTON, SELECT, INPUT = 1, 2, 3, 4
-SELECTS = frozenset({3, 5, 6, 7, 8})
-SECTION, TEXT, THUMBNAIL, GALLERY, FILE, SEPARATOR, CONTAINER = 9, 10, 11, 12, 13, 14, 17
-TOP = frozenset({ROW, SECTION, TEXT, GALLERY, FILE, SEPARATOR, CONTAINER})
+TEXT, SEPARATOR, CONTAINER = 10, 14, 17
+TOP = frozenset({ROW, TEXT, SEPARATOR, CONTAINER})
 IN_A_CONTAINER = TOP - {CONTAINER}
 MOST, MOST_CHARACTERS, MOST_ROWS = 40, 4000, 5
 MOST_BYTES, BYTES_EACH = 10170, 12
@@ -23,8 +22,8 @@ Above it Discord answers with status 500. The limit is measured (discord-api-doc
 """
 
 
-def checked_components(given: Any, *, v2: bool, attached: set[str]) -> list[Json]:
-    """Return the components of a message with ids filled in; `attached`: names of the message's files.
+def checked_components(given: Any, *, v2: bool) -> list[Json]:
+    """Return the components of a message with ids filled in.
 
     Raises:
         Refused: 50035, or status 500 for too many bytes.
@@ -35,7 +34,7 @@ def checked_components(given: Any, *, v2: bool, attached: set[str]) -> list[Json
         message = f"The number of components in the message must be {MOST} or fewer ({len(everything)})."
         raise invalid("components", "COMPONENT_TOTAL_COUNT_EXCEEDED", message)
     for n, component in enumerate(tops):
-        _check(f"components.{n}", component, TOP if v2 else frozenset({ROW}), attached)
+        _check(f"components.{n}", component, TOP if v2 else frozenset({ROW}))
     texts = [component["content"] for component in everything if component["type"] == TEXT]
     shown = sum(len(each) for each in texts)
     if shown > MOST_CHARACTERS:
@@ -56,9 +55,8 @@ def walk(components: Iterable[Any]) -> Iterator[Json]:
         yield component
         children = component.get("components")
         yield from walk(children if isinstance(children, list) else [])
-        for single in ("accessory", "component"):
-            if isinstance(component.get(single), dict):
-                yield from walk([component[single]])
+        if isinstance(component.get("component"), dict):
+            yield from walk([component["component"]])
 
 
 def numbered(tops: list[Json]) -> list[Json]:
@@ -76,27 +74,26 @@ def numbered(tops: list[Json]) -> list[Json]:
     return copied
 
 
-def _check(where: str, component: Json, allowed: frozenset[int], attached: set[str]) -> None:
+def _check(where: str, component: Json, allowed: frozenset[int]) -> None:
     kind = component.get("type")
     if kind not in allowed:
         raise invalid(f"{where}.type", "BASE_TYPE_CHOICES", f"Value must be one of {tuple(sorted(allowed))}.")
     number(where, component, "id", 0, 2**31 - 1)
-    _CHECKS[kind](where, component, attached)
+    _CHECKS[kind](where, component)
 
 
-def _row(where: str, row: Json, attached: set[str]) -> None:
+def _row(where: str, row: Json) -> None:
     only(where, row, "type", "id", "components")
     children = objects(f"{where}.components", row.get("components"), 5, least=1)
     for n, child in enumerate(children):
         place, kind = f"{where}.components.{n}", child.get("type")
         if kind == BUTTON:
             check_button(place, child)
-        elif kind in SELECTS:
+        elif kind == SELECT:
             check_select(place, child)
         else:
-            known = (BUTTON, *sorted(SELECTS))
-            raise invalid(f"{place}.type", "BASE_TYPE_CHOICES", f"Value must be one of {known}.")
-    if any(child["type"] in SELECTS for child in children) and len(children) > 1:
+            raise invalid(f"{place}.type", "BASE_TYPE_CHOICES", f"Value must be one of {(BUTTON, SELECT)}.")
+    if any(child["type"] == SELECT for child in children) and len(children) > 1:
         message = "The specified component exceeds the maximum width."
         raise invalid(f"{where}.components", "COMPONENT_LAYOUT_WIDTH_EXCEEDED", message)
 
@@ -131,13 +128,13 @@ def check_button(where: str, button: Json) -> None:
 
 
 def check_select(where: str, select: Json, *, in_modal: bool = False) -> None:
-    """Check one select menu, of texts or of users, roles and channels.
+    """Check one select menu.
 
     Raises:
         Refused: 50035.
     """
-    names = ("type", "id", "custom_id", "placeholder", "min_values", "max_values", "options", "default_values")
-    only(where, select, *names, "channel_types", "required", "disabled")
+    names = ("type", "id", "custom_id", "placeholder", "min_values", "max_values", "options")
+    only(where, select, *names, "required", "disabled")
     if in_modal and select.get("disabled"):
         raise invalid(f"{where}.disabled", "COMPONENT_DISABLED_IN_MODAL", "A select in a modal cannot be disabled.")
     text(where, select, "custom_id", 100, least=1, needed=True)
@@ -146,15 +143,14 @@ def check_select(where: str, select: Json, *, in_modal: bool = False) -> None:
     most = number(where, select, "max_values", 1, 25, otherwise=1)
     if least > most:
         raise invalid(f"{where}.min_values", "BASE_TYPE_BAD_RANGE", "min_values must not be above max_values.")
-    if select["type"] == SELECT:
-        options = check_options(where, select.get("options"), 1, 25)
-        if most > len(options):
-            message = f"max_values must not be above the number of options ({len(options)})."
-            raise invalid(f"{where}.max_values", "SELECT_COMPONENT_MAX_VALUES", message)
+    options = check_options(where, select.get("options"), 1, 25)
+    if most > len(options):
+        message = f"max_values must not be above the number of options ({len(options)})."
+        raise invalid(f"{where}.max_values", "SELECT_COMPONENT_MAX_VALUES", message)
 
 
 def check_options(where: str, given: Any, least: int, most: int) -> list[Json]:
-    """Return the options of a select, of radio buttons or checkboxes.
+    """Return the options of a select or of radio buttons.
 
     Raises:
         Refused: 50035.
@@ -178,75 +174,26 @@ def check_options(where: str, given: Any, least: int, most: int) -> list[Json]:
     return options
 
 
-def _section(where: str, section: Json, attached: set[str]) -> None:
-    only(where, section, "type", "id", "components", "accessory")
-    for n, child in enumerate(objects(f"{where}.components", section.get("components"), 3, least=1)):
-        _check(f"{where}.components.{n}", child, frozenset({TEXT}), attached)
-    if not isinstance(section.get("accessory"), dict):
-        raise required(f"{where}.accessory")
-    _check(f"{where}.accessory", section["accessory"], frozenset({BUTTON, THUMBNAIL}), attached)
-
-
-def _media(where: str, media: Any, attached: set[str], *, here: bool = False) -> None:
-    if not isinstance(media, dict) or not isinstance(media.get("url"), str):
-        raise required(f"{where}.url")
-    url = media["url"]
-    if url.startswith("attachment://"):
-        if url.removeprefix("attachment://") not in attached:
-            raise invalid(
-                where, "UNFURLED_MEDIA_ITEM_REFERENCED_ATTACHMENT_NOT_FOUND", "The referenced attachment was not found."
-            )
-    elif here or not url.startswith(("http://", "https://")):
-        raise invalid(f"{where}.url", "UNFURLED_MEDIA_ITEM_INVALID_SCHEME", "Only attachment:// is taken here.")
-
-
-def _container(where: str, container: Json, attached: set[str]) -> None:
+def _container(where: str, container: Json) -> None:
     only(where, container, "type", "id", "components", "accent_color", "spoiler")
     number(where, container, "accent_color", 0, 0xFFFFFF)
     for n, child in enumerate(objects(f"{where}.components", container.get("components"), MOST, least=1)):
-        _check(f"{where}.components.{n}", child, IN_A_CONTAINER, attached)
+        _check(f"{where}.components.{n}", child, IN_A_CONTAINER)
 
 
-def _text(where: str, shown: Json, attached: set[str]) -> None:
+def _text(where: str, shown: Json) -> None:
     only(where, shown, "type", "id", "content")
     text(where, shown, "content", MOST_CHARACTERS, least=1, needed=True)
 
 
-def _thumbnail(where: str, thumbnail: Json, attached: set[str]) -> None:
-    only(where, thumbnail, "type", "id", "media", "description", "spoiler")
-    _media(f"{where}.media", thumbnail.get("media"), attached)
-    text(where, thumbnail, "description", 1024)
-
-
-def _gallery(where: str, gallery: Json, attached: set[str]) -> None:
-    only(where, gallery, "type", "id", "items")
-    for n, item in enumerate(objects(f"{where}.items", gallery.get("items"), 10, least=1)):
-        only(f"{where}.items.{n}", item, "media", "description", "spoiler")
-        _media(f"{where}.items.{n}.media", item.get("media"), attached)
-
-
-def _file(where: str, shown: Json, attached: set[str]) -> None:
-    only(where, shown, "type", "id", "file", "spoiler", "name", "size")
-    _media(f"{where}.file", shown.get("file"), attached, here=True)
-
-
-def _separator(where: str, separator: Json, attached: set[str]) -> None:
+def _separator(where: str, separator: Json) -> None:
     only(where, separator, "type", "id", "divider", "spacing")
     choice(f"{where}.spacing", separator.get("spacing", 1), (1, 2))
 
 
-def _button(where: str, button: Json, attached: set[str]) -> None:
-    check_button(where, button)
-
-
-_CHECKS: dict[int, Callable[[str, Json, set[str]], None]] = {
+_CHECKS: dict[int, Callable[[str, Json], None]] = {
     ROW: _row,
-    BUTTON: _button,
-    SECTION: _section,
     TEXT: _text,
-    THUMBNAIL: _thumbnail,
-    GALLERY: _gallery,
-    FILE: _file,
     SEPARATOR: _separator,
     CONTAINER: _container,
 }

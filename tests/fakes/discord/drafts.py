@@ -94,8 +94,7 @@ class Draft:
             message.embeds = checked_embeds(body["embeds"] or [])
         message.files = self._attached(world, message)
         if body.get("components") is not None or "components" in body:
-            attached = {stored.name for stored in message.files}
-            message.components = checked_components(body["components"] or [], v2=v2, attached=attached)
+            message.components = checked_components(body["components"] or [], v2=v2)
         if not (message.content or message.embeds or message.files or (v2 and message.components)):
             raise Refused(50006)
 

@@ -8,9 +8,7 @@ from typing import Any
 from tests.fakes.discord.checks import choice, number, objects, only, text, unlike
 from tests.fakes.discord.components import (
     INPUT,
-    ROW,
     SELECT,
-    SELECTS,
     TEXT,
     check_options,
     check_select,
@@ -19,8 +17,8 @@ from tests.fakes.discord.components import (
 )
 from tests.fakes.discord.refusals import Json, invalid, required
 
-LABEL, UPLOAD, RADIO, CHECKBOXES, CHECKBOX = 18, 19, 21, 22, 23
-IN_A_LABEL = frozenset({INPUT, UPLOAD, RADIO, CHECKBOXES, CHECKBOX}) | SELECTS
+LABEL, RADIO, CHECKBOX = 18, 21, 23
+IN_A_LABEL = frozenset({INPUT, SELECT, RADIO, CHECKBOX})
 
 Values = Mapping[str, Any]
 """A user's input, by label or custom id: a text, a list of values (or labels of options), a boolean."""
@@ -59,21 +57,15 @@ def _check_top(where: str, component: Json) -> None:
         case 10:
             only(where, component, "type", "id", "content")
             text(where, component, "content", 4000, least=1, needed=True)
-        case 1:
-            only(where, component, "type", "id", "components")
-            child = objects(f"{where}.components", component.get("components"), 1, least=1)[0]
-            choice(f"{where}.components.0.type", child.get("type"), (INPUT,))
-            text(f"{where}.components.0", child, "label", 45, least=1, needed=True)
-            _check_input(f"{where}.components.0", child)
         case _:
-            raise invalid(f"{where}.type", "BASE_TYPE_CHOICES", f"Value must be one of ({ROW}, {TEXT}, {LABEL}).")
+            raise invalid(f"{where}.type", "BASE_TYPE_CHOICES", f"Value must be one of ({TEXT}, {LABEL}).")
 
 
 def _check_input(where: str, given: Json) -> None:
     kind = given.get("type")
     choice(f"{where}.type", kind, sorted(IN_A_LABEL))
     text(where, given, "custom_id", 100, least=1, needed=True)
-    if kind in SELECTS:
+    if kind == SELECT:
         return check_select(where, given, in_modal=True)
     if kind == INPUT:
         names = ("type", "id", "custom_id", "style", "label", "value", "placeholder", "required", "min_length")
@@ -85,25 +77,20 @@ def _check_input(where: str, given: Json) -> None:
         if least > number(where, given, "max_length", 1, 4000, otherwise=4000):
             raise invalid(f"{where}.min_length", "BASE_TYPE_BAD_RANGE", "min_length must not be above max_length.")
         return None
-    if kind == UPLOAD:
-        only(where, given, "type", "id", "custom_id", "min_values", "max_values", "required", "file_types")
-        number(where, given, "min_values", 0, 10)
-        number(where, given, "max_values", 1, 10)
-    elif kind == CHECKBOX:
+    if kind == CHECKBOX:
         only(where, given, "type", "id", "custom_id", "default")
     else:
-        only(where, given, "type", "id", "custom_id", "options", "required", "min_values", "max_values")
-        check_options(where, given.get("options"), 2 if kind == RADIO else 1, 10)
+        only(where, given, "type", "id", "custom_id", "options", "required")
+        check_options(where, given.get("options"), 2, 10)
     return None
 
 
-def filled_in(drawn: Json, values: Values, uploaded: Mapping[str, list[str]]) -> list[Json]:
+def filled_in(drawn: Json, values: Values) -> list[Json]:
     """Return the components of a submission: defaults of fields that the user did not change.
 
     Args:
         drawn: the modal.
         values: by label or custom id.
-        uploaded: ids of uploaded files by custom id.
 
     Raises:
         LookupError: the field or its option is not found.
@@ -112,22 +99,17 @@ def filled_in(drawn: Json, values: Values, uploaded: Mapping[str, list[str]]) ->
     known = {node.get(name) for node in walk(drawn["components"]) for name in ("label", "custom_id")}
     if unknown := values.keys() - known:
         raise LookupError(f"the modal {drawn['title']!r} has no field {sorted(unknown)}")
-    return [_filled_top(component, values, uploaded) for component in drawn["components"]]
+    return [_filled_top(component, values) for component in drawn["components"]]
 
 
-def _filled_top(component: Json, values: Values, uploaded: Mapping[str, list[str]]) -> Json:
+def _filled_top(component: Json, values: Values) -> Json:
     named: Json = {"type": component["type"], "id": component["id"]}
-    match component["type"]:
-        case 18:
-            return named | {"component": _filled(component["component"], component["label"], values, uploaded)}
-        case 1:
-            child = component["components"][0]
-            return named | {"components": [_filled(child, child["label"], values, uploaded)]}
-        case _:
-            return named
+    if component["type"] != LABEL:
+        return named
+    return named | {"component": _filled(component["component"], component["label"], values)}
 
 
-def _filled(field: Json, label: str, values: Values, uploaded: Mapping[str, list[str]]) -> Json:
+def _filled(field: Json, label: str, values: Values) -> Json:
     kind, custom_id = field["type"], field["custom_id"]
     given = values.get(label, values.get(custom_id))
     filled: Json = {"type": kind, "id": field["id"], "custom_id": custom_id}
@@ -140,28 +122,20 @@ def _filled(field: Json, label: str, values: Values, uploaded: Mapping[str, list
         return filled | {"value": value}
     if kind == CHECKBOX:
         return filled | {"value": bool(field.get("default", False) if given is None else given)}
-    if kind == UPLOAD:
-        return filled | {"values": uploaded.get(custom_id, [])}
     chosen = _chosen(field, given)
     if kind == RADIO:
         assert chosen or not needed, f"{label!r} must be chosen"
         return filled | {"value": chosen[0] if chosen else None}
     least = field.get("min_values", 1 if needed else 0)
-    most = field.get("max_values", 1 if kind in SELECTS else len(field["options"]))
+    most = field.get("max_values", 1)
     assert (not chosen and not needed) or least <= len(chosen) <= most, f"{label!r} takes {least} to {most}"
     return filled | {"values": chosen}
 
 
 def _chosen(field: Json, given: Any) -> list[str]:
     """Values by value or label; those drawn as default if nothing is given."""
-    if field["type"] in SELECTS - {SELECT}:
-        return [str(default["id"]) for default in field.get("default_values", [])] if given is None else _list(given)
     options = field["options"]
     if given is None:
         return [option["value"] for option in options if option.get("default")]
     by_name = {option["label"]: option["value"] for option in options} | {o["value"]: o["value"] for o in options}
-    return [by_name[name] for name in _list(given)]
-
-
-def _list(given: Any) -> list[str]:
-    return [given] if isinstance(given, str) else [str(each) for each in given]
+    return [by_name[name] for name in ([given] if isinstance(given, str) else given)]

@@ -18,6 +18,7 @@ from tests.fakes.discord.pace import Granted
 from tests.fakes.discord.refusals import Refused
 from tests.fakes.discord.routes import Answered, Request, Route, found
 from tests.fakes.discord.state import DiscordState
+from tests.fakes.http_server import HangingCalls, cut
 
 PREFIX = "/api/v10"
 VIA = "1.1 google"
@@ -35,17 +36,12 @@ class Incoming:
     refused: Refused | None
 
 
-class Rest:
+class Rest(HangingCalls):
     """Server of all routes under /api/v10."""
 
     def __init__(self, world: DiscordState) -> None:
+        super().__init__()
         self._world = world
-        self._closing = asyncio.Event()
-
-    def close(self) -> None:
-        """End the calls that hang now."""
-        self._closing.set()
-        self._closing = asyncio.Event()
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Serve one call."""
@@ -69,11 +65,10 @@ class Rest:
         match fault:
             case Hangs():
                 call.outcome = "hung"
-                await self._closing.wait()
-                return _cut(request)
+                return await self.hang(request)
             case Cut():
                 call.outcome = "cut"
-                return _cut(request)
+                return cut(request)
             case Answers(status, text):
                 call.status, call.outcome = status, f"http {status}"
                 return web.Response(status=status, text=text, content_type="text/html")
@@ -104,7 +99,7 @@ class Rest:
             await asyncio.sleep(incoming.fault.seconds)
         if isinstance(incoming.fault, Lost):
             call.outcome = "lost"
-            return _cut(incoming.request)
+            return cut(incoming.request)
         return response
 
     def _answered(self, incoming: Incoming) -> Answered:
@@ -184,9 +179,3 @@ def _limited(call: Call, granted: Granted) -> web.Response:
     }
     call.status, call.outcome, call.answer = 429, "limited", body
     return _json(429, body, granted.headers | {"Retry-After": str(max(1, round(granted.wait)))})
-
-
-def _cut(request: web.Request) -> web.StreamResponse:
-    if request.transport is not None:
-        request.transport.abort()
-    return web.Response(status=500)

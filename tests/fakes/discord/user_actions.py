@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tests.fakes.discord.apps import GUILD_INSTALL, USER_INSTALL
 from tests.fakes.discord.commands import CHAT, GROUP, IN_DM, IN_GUILD, IN_PRIVATE, MESSAGE, SUBCOMMAND
-from tests.fakes.discord.components import BUTTON, SELECT, SELECTS, walk
-from tests.fakes.discord.files import StoredFile
+from tests.fakes.discord.components import BUTTON, SELECT, walk
 from tests.fakes.discord.interactions import Asked, Interaction, Modal
 from tests.fakes.discord.messages import Message
-from tests.fakes.discord.modals import UPLOAD, Values, filled_in
-from tests.fakes.discord.people import Role, User
+from tests.fakes.discord.modals import Values, filled_in
+from tests.fakes.discord.people import User
 from tests.fakes.discord.permissions import Permission
 from tests.fakes.discord.places import Channel
 from tests.fakes.discord.refusals import Json
 from tests.fakes.discord.state import DiscordState
 from tests.fakes.discord.user_messages import UserMessages
-
-RESOLVED = frozenset({6, 7, 8, 9, 11})
-"""Types of options with an id as the value: user, channel, role, mentionable, attachment."""
 
 
 class UserActions(UserMessages):
@@ -39,28 +35,29 @@ class UserActions(UserMessages):
         Raises:
             LookupError: the button is not found.
         """
-        button = _control(message, name, frozenset({BUTTON}), hidden=hidden)
+        button = _control(message, name, BUTTON, hidden=hidden)
         assert "custom_id" in button, f"{name} is a link"
         assert hidden or not button.get("disabled"), f"{name} is disabled"
         data: Json = {"component_type": BUTTON, "custom_id": button["custom_id"], "id": button.get("id", 1)}
         return await self._done(self._new(Asked.COMPONENT, user, message.channel, data, message))
 
     async def choose(self, user: User, message: Message, name: str, *values: Any) -> Interaction:
-        """Choose from a select by its placeholder or custom id: values, labels, or the users, roles and channels."""
-        select = _control(message, name, SELECTS, hidden=False)
-        data: Json = {"component_type": select["type"], "custom_id": select["custom_id"], "id": select["id"]}
-        if select["type"] == SELECT:
-            by_name = {option["label"]: option["value"] for option in select["options"]}
-            known = set(by_name.values())
-            data["values"] = [by_name[value] if value not in known else value for value in values]
-        else:
-            data["values"] = [self._resolved(value, message.channel, data) for value in values]
+        """Choose from a select by its placeholder or custom id: values or labels."""
+        select = _control(message, name, SELECT)
+        by_name = {option["label"]: option["value"] for option in select["options"]}
+        known = set(by_name.values())
+        data: Json = {
+            "component_type": SELECT,
+            "custom_id": select["custom_id"],
+            "id": select["id"],
+            "values": [by_name[value] if value not in known else value for value in values],
+        }
         return await self._done(self._new(Asked.COMPONENT, user, message.channel, data, message))
 
     async def command(
         self, user: User, words: str, channel: Channel, options: Mapping[str, Any] | None = None
     ) -> Interaction:
-        """Type a slash command: `command(ana, "mcp show", channel, {"server": "github"})`. A file is a name with bytes.
+        """Type a slash command: `command(ana, "mcp show", channel, {"server": "github"})`.
 
         Raises:
             LookupError: the command is not offered to the user there, or it has no such option.
@@ -69,10 +66,8 @@ class UserActions(UserMessages):
         command, path, takes = self._command(user, words, channel)
         missing = [option["name"] for option in takes if option.get("required") and option["name"] not in options]
         assert not missing, f"/{words} cannot be sent without {missing}"
-        data = self._data(command, channel)
-        data["options"] = _nested(
-            path, [self._given(takes, name, value, channel, data) for name, value in options.items()]
-        )
+        data = _data(command)
+        data["options"] = _nested(path, [self._given(takes, name, value) for name, value in options.items()])
         return await self._done(self._new(Asked.COMMAND, user, channel, data, None))
 
     async def suggest(
@@ -87,10 +82,10 @@ class UserActions(UserMessages):
     ) -> list[Json]:
         """Type into an option with autocomplete, perhaps with others filled in before. Return the app's choices."""
         command, path, takes = self._command(user, words, channel)
-        data = self._data(command, channel)
+        data = _data(command)
         found = next(each for each in takes if each["name"] == option)
         assert found.get("autocomplete"), f"{option} has no autocomplete"
-        given = [self._given(takes, name, value, channel, data) for name, value in (others or {}).items()]
+        given = [self._given(takes, name, value) for name, value in (others or {}).items()]
         given.append({"type": found["type"], "name": option, "value": typed, "focused": True})
         data |= {"options": _nested(path, given), "focused_type": found["type"]}
         return (await self._done(self._new(Asked.AUTOCOMPLETE, user, channel, data, None))).choices
@@ -98,32 +93,18 @@ class UserActions(UserMessages):
     async def shortcut(self, user: User, name: str, message: Message) -> Interaction:
         """Use a command of a message's context menu."""
         command = self._found(user, name, MESSAGE, message.channel)
-        data = self._data(command, message.channel)
+        data = _data(command)
         data |= {"target_id": message.id, "resolved": {"messages": {message.id: message.described()}}}
         return await self._done(self._new(Asked.COMMAND, user, message.channel, data, None))
 
-    async def submit(
-        self,
-        user: User,
-        values: Values | None = None,
-        files: Mapping[str, list[tuple[str, bytes]]] | None = None,
-    ) -> Interaction:
-        """Fill in and submit the modal that the user has open. Fields are named by label or custom id, `files` are
-        names with bytes.
-        """
+    async def submit(self, user: User, values: Values | None = None) -> Interaction:
+        """Fill in and submit the modal that the user has open. Fields are named by label or custom id."""
         modal = self.modals[user.id]
         came = modal.opened_by
-        attachments: Json = {}
-        uploaded: dict[str, list[str]] = {}
-        for label, inner in _uploads(modal.drawn):
-            given = (files or {}).get(label, (files or {}).get(inner["custom_id"], []))
-            stored = [self.world.store(name, content, came.channel.id) for name, content in given]
-            uploaded[inner["custom_id"]] = [each.id for each in stored]
-            attachments |= {each.id: each.described() for each in stored}
         data: Json = {
             "custom_id": modal.drawn["custom_id"],
-            "components": filled_in(modal.drawn, values or {}, uploaded),
-            "resolved": {"attachments": attachments} if attachments else {},
+            "components": filled_in(modal.drawn, values or {}),
+            "resolved": {},
         }
         del self.modals[user.id]
         asked = self._new(Asked.MODAL_SUBMIT, user, came.channel, data, came.message)
@@ -214,9 +195,7 @@ class UserActions(UserMessages):
         Raises:
             LookupError: their client does not offer it.
         """
-        guild = channel.guild.id if channel.guild else ""
-        registered = self.world.app.commands
-        offered = [*(registered.get(guild, []) if guild else []), *registered.get("", [])]
+        offered = self.world.app.commands.get("", [])
         command = next((each for each in offered if each["name"] == name and each["type"] == kind), None)
         if command is None or not self._offered(user, command, channel):
             raise LookupError(f"{user.name} is offered no command {name!r} there")
@@ -239,11 +218,8 @@ class UserActions(UserMessages):
             return True
         return bool(granted & Permission.ADMINISTRATOR) or (int(needed) != 0 and granted & int(needed) == int(needed))
 
-    def _data(self, command: Json, channel: Channel) -> Json:
-        data: Json = {"id": command["id"], "name": command["name"], "type": command["type"]}
-        return data | ({"guild_id": command["guild_id"]} if "guild_id" in command else {})
-
-    def _given(self, takes: list[Json], name: str, value: Any, channel: Channel, data: Json) -> Json:
+    @staticmethod
+    def _given(takes: list[Json], name: str, value: Any) -> Json:
         option = next((each for each in takes if each["name"] == name), None)
         if option is None:
             raise LookupError(f"there is no option {name!r}")
@@ -252,22 +228,11 @@ class UserActions(UserMessages):
         assert not choices or value in choices, f"{name} takes one of {choices}"
         if kind == 3:
             assert option.get("min_length", 0) <= len(value) <= option.get("max_length", 6000), f"{name}: {len(value)}"
-        if kind in RESOLVED:
-            value = self._resolved(value, channel, data)
         return {"type": kind, "name": name, "value": value}
 
-    def _resolved(self, value: Any, channel: Channel, data: Json) -> str:
-        """Return the id of the picked object, which is described beside the options, a user with the membership."""
-        if isinstance(value, tuple):
-            value = self.world.store(value[0], value[1], "ephemeral")
-        resolved = data.setdefault("resolved", {})
-        resolved.setdefault(_PICKED[type(value)], {})[value.id] = value.described()
-        member = channel.guild.members.get(value.id) if channel.guild else None
-        if member is not None:
-            granted = channel.permissions(member.user, self.world.now())
-            described = member.described(with_user=False, permissions=granted)
-            resolved.setdefault("members", {})[value.id] = described
-        return str(value.id)
+
+def _data(command: Json) -> Json:
+    return {"id": command["id"], "name": command["name"], "type": command["type"]}
 
 
 def _context_of(channel: Channel) -> int:
@@ -282,25 +247,15 @@ def _nested(path: list[Json], options: list[Json]) -> list[Json]:
     return options
 
 
-def _control(message: Message, name: str, kinds: frozenset[int], *, hidden: bool) -> Json:
-    controls = [node for node in walk(message.components) if node["type"] in kinds]
+def _control(message: Message, name: str, kind: int, *, hidden: bool = False) -> Json:
+    controls = [node for node in walk(message.components) if node["type"] == kind]
     if hidden:
         for past in reversed(message.past):
-            controls += [node for node in walk(past["components"]) if node["type"] in kinds]
+            controls += [node for node in walk(past["components"]) if node["type"] == kind]
     for control in controls:
         if name in {control.get("label"), control.get("custom_id"), control.get("placeholder")}:
             return control
     raise LookupError(f"there is no {name!r} among {[each.get('label', each.get('custom_id')) for each in controls]}")
-
-
-def _uploads(drawn: Json) -> Iterator[tuple[str, Json]]:
-    for component in drawn["components"]:
-        inner = component.get("component", {})
-        if inner.get("type") == UPLOAD:
-            yield component["label"], inner
-
-
-_PICKED: dict[type, str] = {User: "users", Role: "roles", Channel: "channels", StoredFile: "attachments"}
 
 
 def _bits(permissions: Permission) -> str:

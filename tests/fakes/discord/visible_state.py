@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.fakes.discord.components import BUTTON, FILE, GALLERY, SELECTS, TEXT, THUMBNAIL, walk
+from tests.fakes.discord.components import BUTTON, SELECT, TEXT, walk
 from tests.fakes.discord.mentions import CODE
 from tests.fakes.discord.messages import Flag, Message
 from tests.fakes.discord.people import User
@@ -67,7 +67,7 @@ def sight_of(message: Message, world: DiscordState) -> VisibleState:
         edited=message.edited_at is not None,
         pings=frozenset(message.pings),
         previews=frozenset(previews(message, world)),
-        files=_shown_files(message),
+        files=[] if message.is_v2 else [stored.name for stored in message.files],
         reactions={name: list(users) for name, users in message.reactions.items()},
         thread=message.thread.id if message.thread else None,
         reply_to=message.reply_to.id if message.reply_to else None,
@@ -87,7 +87,7 @@ def drawn(message: Message) -> Iterator[str]:
             yield component["content"]
         elif component["type"] == BUTTON and component.get("label"):
             yield component["label"]
-        elif component["type"] in SELECTS:
+        elif component["type"] == SELECT:
             yield component.get("placeholder") or ""
 
 
@@ -98,17 +98,3 @@ def previews(message: Message, world: DiscordState) -> set[str]:
     if not message.channel.permissions(message.author, world.now()) & Permission.EMBED_LINKS:
         return set()
     return set(LINK.findall(CODE.sub(" ", message.content)))
-
-
-def _shown_files(message: Message) -> list[str]:
-    if not message.is_v2:
-        return [stored.name for stored in message.files]
-    named = []
-    for component in walk(message.components):
-        if component["type"] == FILE:
-            named.append(component["file"]["url"])
-        elif component["type"] == THUMBNAIL:
-            named.append(component["media"]["url"])
-        elif component["type"] == GALLERY:
-            named += [item["media"]["url"] for item in component["items"]]
-    return [url.removeprefix("attachment://") for url in named if url.startswith("attachment://")]

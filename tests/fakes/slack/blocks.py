@@ -1,12 +1,11 @@
-"""Blocks: their types, the fields of each, and the surfaces that take them."""
+"""The blocks that the bot uses: the fields of each, and the surfaces that take them."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
 from typing import Any
 
-from tests.fakes.slack.elements import ACCESSORIES, ACTIONS, CONTEXT_ACTIONS, IMAGE, INPUTS, plain, text
+from tests.fakes.slack.elements import ACTIONS, CONTEXT_ACTIONS, INPUTS, plain, text
 from tests.fakes.slack.refusals import Refused, invalid_arguments
 from tests.fakes.slack.rich_text import RICH_TEXT
 from tests.fakes.slack.shapes import (
@@ -40,22 +39,12 @@ SECTION = record(
         **_ID,
         "text": maybe(text(3000, *_ANY_TEXT)),
         "fields": maybe(rows(text(2000, *_ANY_TEXT), 10)),
-        "accessory": maybe(by_type(ACCESSORIES, "element")),
+        "accessory": maybe(by_type(ACTIONS, "element")),
         "expand": maybe(flag),
     },
     one_needed=("text", "fields"),
 )
-IMAGE_BLOCK = record(
-    {
-        **_ID,
-        "image_url": maybe(url()),
-        "slack_file": maybe(anything),
-        "alt_text": string(2000),
-        "title": maybe(plain(2000)),
-    },
-    one_needed=("image_url", "slack_file"),
-)
-CONTEXT_PARTS: dict[str, Shape] = {"image": IMAGE, **{kind: text(3000, kind) for kind in _ANY_TEXT}}
+CONTEXT_PARTS: dict[str, Shape] = {kind: text(3000, kind) for kind in _ANY_TEXT}
 INPUT = record(
     {
         **_ID,
@@ -68,39 +57,15 @@ INPUT = record(
 )
 SOURCE = record({"url": url(), "text": string(256)})
 STATUS = one_of("pending", "in_progress", "complete", "error")
-TASK_CARD = record(
-    {
-        **_ID,
-        "task_id": string(255),
-        "title": string(256),
-        "status": STATUS,
-        "details": maybe(by_type({"rich_text": RICH_TEXT}, "block")),
-        "output": maybe(by_type({"rich_text": RICH_TEXT}, "block")),
-        "sources": maybe(rows(SOURCE, 50)),
-    }
-)
 CELL: dict[str, Shape] = {
     "raw_text": record({"text": string(TABLE)}),
     "raw_number": anything,
     "rich_text": RICH_TEXT,
 }
-CARD = record(
-    {
-        **_ID,
-        "hero_image": maybe(by_type({"image": IMAGE}, "element")),
-        "icon": maybe(by_type({"image": IMAGE}, "element")),
-        "title": maybe(text(150, *_ANY_TEXT)),
-        "subtitle": maybe(text(150, *_ANY_TEXT)),
-        "body": maybe(text(200, *_ANY_TEXT)),
-        "actions": maybe(rows(by_type(ACTIONS, "element"), 3)),
-    },
-    one_needed=("hero_image", "title", "body", "actions"),
-)
 BLOCKS: dict[str, Shape] = {
     "section": SECTION,
     "divider": record(_ID),
     "header": record({**_ID, "text": plain(150)}),
-    "image": IMAGE_BLOCK,
     "context": record({**_ID, "elements": rows(by_type(CONTEXT_PARTS, "element"), 10)}),
     "actions": record({**_ID, "elements": rows(by_type(ACTIONS, "element"), 25)}),
     "context_actions": record({**_ID, "elements": rows(by_type(CONTEXT_ACTIONS, "element"), 5)}),
@@ -114,38 +79,8 @@ BLOCKS: dict[str, Shape] = {
             "column_settings": maybe(rows(anything, 20, 0)),
         }
     ),
-    "task_card": TASK_CARD,
-    "plan": record(
-        {**_ID, "title": string(256), "tasks": maybe(rows(by_type({"task_card": TASK_CARD}, "block"), 50, 0))}
-    ),
-    "alert": record(
-        {
-            **_ID,
-            "text": text(200, *_ANY_TEXT),
-            "level": maybe(one_of("default", "info", "warning", "error", "success")),
-        }
-    ),
-    "card": CARD,
-    "carousel": record({**_ID, "elements": rows(by_type({"card": CARD}, "block"), 10)}),
 }
-INSIDE = frozenset({"section", "divider", "image", "context", "actions", "rich_text", "header", "markdown", "table"})
-BLOCKS["container"] = record(
-    {
-        **_ID,
-        "child_blocks": rows(by_type({kind: BLOCKS[kind] for kind in INSIDE}, "block"), 10),
-        "title": maybe(plain(150)),
-        "rich_text_title": maybe(by_type({"rich_text": RICH_TEXT}, "block")),
-        "subtitle": maybe(text(150, *_ANY_TEXT)),
-        "width": maybe(one_of("narrow", "standard", "wide", "full")),
-        "icon": maybe(by_type({"image": IMAGE}, "element")),
-        "is_collapsible": maybe(flag),
-        "default_collapsed": maybe(flag),
-        "has_header_divider": maybe(flag),
-    },
-    one_needed=("title", "rich_text_title"),
-)
-ONLY_MESSAGES = frozenset({"markdown", "table", "task_card", "plan", "context_actions", "carousel"})
-ONLY_VIEWS = frozenset({"alert"})
+ONLY_MESSAGES = frozenset({"markdown", "table", "context_actions"})
 
 
 def check_blocks(blocks: list[dict[str, Any]], surface: str) -> None:
@@ -157,7 +92,7 @@ def check_blocks(blocks: list[dict[str, Any]], surface: str) -> None:
     if lines := problems_in(blocks, surface, "/blocks"):
         messages = [f"[ERROR] {line}" for line in lines]
         raise Refused("invalid_blocks", errors=lines, response_metadata={"messages": messages})
-    if sum(block["type"] == "table" for block in _all(blocks)) > 1:
+    if sum(block["type"] == "table" for block in blocks) > 1:
         only_one = ["[ERROR] only_one_table_allowed"]
         raise Refused("invalid_attachments", response_metadata={"messages": only_one})
 
@@ -184,7 +119,7 @@ def check_weight(blocks: list[dict[str, Any]]) -> None:
     Raises:
         Refused: msg_blocks_too_long.
     """
-    if sum(EACH + _letters(block) for block in _all(blocks)) > WEIGHT:
+    if sum(EACH + _letters(block) for block in blocks) > WEIGHT:
         raise Refused("msg_blocks_too_long")
 
 
@@ -203,8 +138,7 @@ def _block(value: Any, at: str, problems: Problems) -> None:
     if not isinstance(value, dict):
         return
     kind, block_id = value.get("type"), value.get("block_id")
-    elsewhere = ONLY_VIEWS if problems.surface == "message" else ONLY_MESSAGES
-    if kind in elsewhere or (kind == "alert" and problems.surface != "modal"):
+    if kind in ONLY_MESSAGES and problems.surface != "message":
         problems.note(f"unsupported block type on this surface: {kind}", f"{at}/type")
     if isinstance(block_id, str):
         if block_id in problems.ids:
@@ -215,12 +149,6 @@ def _block(value: Any, at: str, problems: Problems) -> None:
     if kind == "table" and _letters(value) > TABLE:
         problems.note(f"must be less than {TABLE + 1} characters together", f"{at}/rows")
     _check_action_ids(value, at, problems)
-
-
-def _all(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for block in blocks:
-        yield {key: value for key, value in block.items() if key != "child_blocks"}
-        yield from _all(block.get("child_blocks", []))
 
 
 def _letters(drawn: Any) -> int:

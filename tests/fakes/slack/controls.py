@@ -9,28 +9,8 @@ from tests.fakes.slack.messages import Json
 
 State = dict[str, dict[str, Json]]
 """Values by block_id and action_id, as Slack sends them in `state.values`."""
-MULTIPLE = {
-    "checkboxes": "selected_options",
-    "multi_static_select": "selected_options",
-    "multi_external_select": "selected_options",
-    "multi_users_select": "selected_users",
-    "multi_conversations_select": "selected_conversations",
-    "multi_channels_select": "selected_channels",
-}
-SINGLE = {
-    "static_select": "selected_option",
-    "external_select": "selected_option",
-    "radio_buttons": "selected_option",
-    "overflow": "selected_option",
-    "users_select": "selected_user",
-    "conversations_select": "selected_conversation",
-    "channels_select": "selected_channel",
-    "datepicker": "selected_date",
-    "timepicker": "selected_time",
-    "datetimepicker": "selected_date_time",
-}
-TYPED = ("plain_text_input", "email_text_input", "url_text_input", "number_input")
-STATEFUL = (*MULTIPLE, *(kind for kind in SINGLE if kind != "overflow"), *TYPED)
+SELECTED = ("static_select", "radio_buttons")
+TYPED = "plain_text_input"
 
 
 @dataclass(frozen=True)
@@ -56,17 +36,10 @@ class Control:
 def controls(blocks: list[Json]) -> Iterator[Control]:
     """Yield all interactive elements, in order."""
     for block in blocks:
-        inner = [*block.get("elements", []), *block.get("actions", []), block.get("accessory"), block.get("element")]
+        inner = [*block.get("elements", []), block.get("accessory"), block.get("element")]
         for element in inner:
             if isinstance(element, dict) and element.get("action_id"):
                 yield Control(block, element)
-        yield from controls(
-            [
-                b
-                for b in [*block.get("child_blocks", []), *block.get("elements", [])]
-                if "type" in b and b["type"] in {"card", "section", "actions", "context_actions"}
-            ]
-        )
 
 
 def find(blocks: list[Json], name: str, user: str | None) -> Control:
@@ -88,7 +61,7 @@ def beginning(blocks: list[Json]) -> State:
     state: State = {}
     for control in controls(blocks):
         element, kind = control.element, control.element["type"]
-        if kind in STATEFUL:
+        if kind == TYPED or kind in SELECTED:
             given = _initial(element)
             state.setdefault(control.block["block_id"], {})[element["action_id"]] = {"type": kind} | given
     return state
@@ -101,20 +74,9 @@ def chosen(element: Json, *values: str) -> Json:
         LookupError: there is no such option.
     """
     kind = element["type"]
-    if kind in TYPED:
+    if kind == TYPED:
         return {"type": kind, "value": values[0] if values and values[0] else None}
-    if kind in MULTIPLE:
-        key = MULTIPLE[kind]
-        return {
-            "type": kind,
-            key: [_option(element, value) if key == "selected_options" else value for value in values],
-        }
-    key = SINGLE[kind]
-    if not values:
-        return {"type": kind, key: None}
-    if key == "selected_date_time":
-        return {"type": kind, key: int(values[0])}
-    return {"type": kind, key: _option(element, values[0]) if key == "selected_option" else values[0]}
+    return {"type": kind, "selected_option": _option(element, values[0]) if values else None}
 
 
 def empty(held: Json) -> bool:
@@ -123,8 +85,6 @@ def empty(held: Json) -> bool:
 
 
 def _option(element: Json, name: str) -> Json:
-    if element["type"] in {"external_select", "multi_external_select"}:
-        return {"text": {"type": "plain_text", "text": name, "emoji": True}, "value": name}
     groups = [group["options"] for group in element.get("option_groups", [])]
     options: list[Json] = [*element.get("options", []), *(option for group in groups for option in group)]
     for option in options:
@@ -134,11 +94,6 @@ def _option(element: Json, name: str) -> Json:
 
 
 def _initial(element: Json) -> Json:
-    kind = element["type"]
-    if kind in TYPED:
+    if element["type"] == TYPED:
         return {"value": element.get("initial_value")}
-    if kind in MULTIPLE:
-        key = MULTIPLE[kind]
-        return {key: element.get(key.replace("selected", "initial"), [])}
-    key = SINGLE[kind]
-    return {key: element.get(key.replace("selected", "initial"))}
+    return {"selected_option": element.get("initial_option")}

@@ -9,22 +9,15 @@ from typing import Any
 def identified(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a copy in which all blocks have a block_id and all interactive elements an action_id."""
     copied = copy.deepcopy(blocks)
-    _identify(copied, "b")
-    return copied
-
-
-def _identify(blocks: list[dict[str, Any]], prefix: str) -> None:
-    for index, block in enumerate(blocks):
-        block.setdefault("block_id", f"{prefix}{index:03d}")
-        inner = [*block.get("elements", []), *block.get("actions", []), block.get("accessory"), block.get("element")]
+    for index, block in enumerate(copied):
+        block.setdefault("block_id", f"b{index:03d}")
+        inner = [*block.get("elements", []), block.get("accessory"), block.get("element")]
         for at, element in enumerate(inner):
             if isinstance(element, dict) and _touchable(element):
                 element.setdefault("action_id", f"a{block['block_id']}{at:02d}")
-        _identify(block.get("child_blocks", []), f"{block['block_id']}.")
-        if block["type"] == "carousel":
-            _identify(block["elements"], f"{block['block_id']}.")
+    return copied
 
 
 def _touchable(element: dict[str, Any]) -> bool:
     kind = str(element.get("type", ""))
-    return not kind.startswith("rich_text") and kind not in {"", "mrkdwn", "plain_text", "image", "card"}
+    return not kind.startswith("rich_text") and kind not in {"", "mrkdwn", "plain_text"}

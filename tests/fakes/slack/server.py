@@ -3,53 +3,39 @@
 from __future__ import annotations
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
 
+from tests.fakes.http_server import LoopbackServer
 from tests.fakes.slack.calls import Call
 from tests.fakes.slack.sockets import Sockets
 from tests.fakes.slack.state import SlackState
 from tests.fakes.slack.web_api import WebApi
 
 
-class Server:
-    """Listens from `open` to `close`, on the same port again after a `close`."""
+class Server(LoopbackServer):
+    """The port of the Web API, Socket Mode, response URLs and files."""
 
     def __init__(self, world: SlackState, api: WebApi, sockets: Sockets) -> None:
+        super().__init__(world.broken)
         self._world, self._api, self._sockets = world, api, sockets
-        self._runner: web.AppRunner | None = None
-        self.port = 0
 
     async def open(self) -> None:
         """Listen."""
-        application = web.Application(client_max_size=64 * 1024 * 1024, middlewares=[self._noting])
-        application.router.add_route("*", "/api/{method}", self._api.serve)
-        application.router.add_get("/link", self._sockets.serve)
-        application.router.add_post("/actions/{secret:.+}", self._respond)
-        application.router.add_post("/upload/v1/{secret}", self._upload)
-        application.router.add_get("/files-pri/{id}/{name}", self._download)
-        self._runner = web.AppRunner(application, shutdown_timeout=0.1, access_log=None)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
-        self._world.base = f"http://127.0.0.1:{self.port}"
+        host = await self.listen(
+            [
+                web.route("*", "/api/{method}", self._api.serve),
+                web.get("/link", self._sockets.serve),
+                web.post("/actions/{secret:.+}", self._respond),
+                web.post("/upload/v1/{secret}", self._upload),
+                web.get("/files-pri/{id}/{name}", self._download),
+            ]
+        )
+        self._world.base = f"http://{host}"
 
     async def close(self) -> None:
         """Close the port and its connections."""
         self._api.close()
         await self._sockets.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    @web.middleware
-    async def _noting(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        try:
-            return await handler(request)
-        except (web.HTTPException, ConnectionError):
-            raise
-        except Exception as error:
-            self._world.broken.append(error)
-            raise
+        await super().close()
 
     async def _respond(self, request: web.Request) -> web.StreamResponse:
         return await self._world.response_urls.serve(self._world, request)

@@ -66,19 +66,6 @@ class UserActions(UserMessages):
         }
         return await self._done(self._envelopes.interaction(payload))
 
-    async def suggest(self, user: User, on: Message | View, name: str, typed: str) -> list[Json]:
-        """Type into an external select, and return the app's options."""
-        control = find(self._blocks(on, None), name, user.id)
-        payload = self._surrounded(user, on, "block_suggestion", None) | {
-            "action_id": control.element["action_id"],
-            "block_id": control.block["block_id"],
-            "value": typed,
-        }
-        answer = (await self._done(self._envelopes.interaction(payload))).answer
-        assert isinstance(answer, dict), f"no options came back but {answer!r}"
-        groups = [group["options"] for group in answer.get("option_groups", [])]
-        return [*answer.get("options", []), *(option for group in groups for option in group)]
-
     async def submit(self, user: User, values: Values | None = None, view: View | None = None) -> Delivery:
         """Fill in and submit the modal that is on top; inputs are named by action id, block id or label.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.fakes.http_server import HangingCalls, cut
 from tests.fakes.slack.apps import Installation
 from tests.fakes.slack.arguments import Arguments
 from tests.fakes.slack.blocks import refuse_blocks
@@ -23,18 +24,13 @@ ALWAYS = frozenset({"token", "team_id"})
 PER_CHANNEL = frozenset({"chat.postMessage"})
 
 
-class WebApi:
-    """Answers `/api/{method}`. `closing` ends the calls that hang."""
+class WebApi(HangingCalls):
+    """Answers `/api/{method}`."""
 
     def __init__(self, world: SlackState) -> None:
+        super().__init__()
         self._world = world
         self.oauth = OAuth(world)
-        self._closing = asyncio.Event()
-
-    def close(self) -> None:
-        """End the calls that hang now."""
-        self._closing.set()
-        self._closing = asyncio.Event()
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Serve one call."""
@@ -51,11 +47,10 @@ class WebApi:
         match fault:
             case Hangs():
                 call.outcome = "hung"
-                await self._closing.wait()
-                return _cut(request)
+                return await self.hang(request)
             case Cut():
                 call.outcome = "cut"
-                return _cut(request)
+                return cut(request)
             case Answers(status, body):
                 call.outcome = f"http {status}"
                 return web.Response(status=status, text=body, content_type="text/html")
@@ -86,7 +81,7 @@ class WebApi:
             await asyncio.sleep(fault.seconds)
         if isinstance(fault, Lost):
             call.outcome = "lost"
-            return _cut(request)
+            return cut(request)
         return response
 
     def _access(self, request: web.Request, call: Call, fault: Fault | None) -> Json:
@@ -174,9 +169,3 @@ def _answered(call: Call, answer: Json, installation: Installation | None = None
 def _limited(call: Call, seconds: int) -> web.Response:
     call.outcome, call.answer = "ratelimited", {"ok": False, "error": "ratelimited"}
     return web.json_response(call.answer, status=429, headers={"Retry-After": str(seconds)})
-
-
-def _cut(request: web.Request) -> web.StreamResponse:
-    if request.transport is not None:
-        request.transport.abort()
-    return web.Response(status=500)

@@ -45,14 +45,14 @@ def test_an_answer_to_a_command_in_any_script_is_one_that_discord_takes(letter: 
     table = Table(("name", "what"), tuple((f"n{number}", letter * 200) for number in range(60)))
     for reply in (Reply(letter * 9_000), Reply("\n".join([letter * 90] * 200)), Reply("x", table=table)):
         text = command_reply(reply_message(reply)).text
-        assert checked_components([{"type": 10, "content": text}], v2=True, attached=set())
+        assert checked_components([{"type": 10, "content": text}], v2=True)
         assert len(text.encode()) < MOST_BYTES
 
 
 @pytest.mark.parametrize("letter", LETTERS)
 def test_a_sentence_in_any_script_is_one_that_discord_takes(letter: str) -> None:
     components = note_layout(letter * 9_000).to_components()  # type: ignore[no-untyped-call]
-    assert checked_components(components, v2=True, attached=set())
+    assert checked_components(components, v2=True)
 
 
 @pytest.mark.parametrize("letter", ["🙂", "日", "x"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.fakes.discord import events
 from tests.fakes.discord.checks import choice, number, only, text
 from tests.fakes.discord.permissions import Permission
-from tests.fakes.discord.places import HOLDS_MESSAGES, Channel
+from tests.fakes.discord.places import HOLDS_MESSAGES
 from tests.fakes.discord.refusals import Json, Refused
 from tests.fakes.discord.routes.table import Request, route
 
@@ -74,29 +74,3 @@ def typing(request: Request) -> None:
     if found.kind not in HOLDS_MESSAGES:
         raise Refused(50008)
     world.typing[found.id] = world.now()
-
-
-@route("PUT /channels/{channel}/thread-members/@me")
-def join(request: Request) -> None:
-    """Join a thread."""
-    found = _thread(request)
-    if found.archived:
-        raise Refused(50083)
-    if request.world.bot.id not in found.members:
-        found.members.append(request.world.bot.id)
-
-
-@route("DELETE /channels/{channel}/thread-members/@me")
-def leave(request: Request) -> None:
-    """Leave a thread."""
-    found = _thread(request)
-    if request.world.bot.id in found.members:
-        found.members.remove(request.world.bot.id)
-
-
-def _thread(request: Request) -> Channel:
-    found = request.world.channel(request.path["channel"])
-    request.world.need(found)
-    if not found.is_thread:
-        raise Refused(50024)
-    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.fakes.discord.events import sees
 from tests.fakes.discord.refusals import Json, Refused, invalid
 from tests.fakes.discord.routes.table import Request, route
 
@@ -58,15 +57,6 @@ def channels(request: Request) -> list[Json]:
     """Return all channels but threads."""
     guild = request.world.guild(request.path["guild"])
     return [c.described() for c in request.world.channels.values() if c.guild is guild and not c.is_thread]
-
-
-@route("GET /guilds/{guild}/threads/active")
-def active_threads(request: Request) -> Json:
-    """The threads that are not archived and the app sees."""
-    guild, world = request.world.guild(request.path["guild"]), request.world
-    threads = [c for c in world.channels.values() if c.guild is guild and c.is_thread and not c.archived]
-    described = [c.described(world.bot) for c in threads if not c.deleted and sees(world, c)]
-    return {"threads": described, "members": [each["member"] for each in described if "member" in each]}
 
 
 def _limit(request: Request, least: int, most: int, otherwise: int) -> int:

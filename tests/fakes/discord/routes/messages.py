@@ -107,29 +107,6 @@ def delete(request: Request) -> None:
     events.deleted(world, message)
 
 
-@route("PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me")
-def react(request: Request) -> None:
-    """Put an emoji on a message."""
-    world, channel = request.world, _readable(request)
-    world.need(channel, Permission.READ_MESSAGE_HISTORY)
-    message = world.message(channel.id, request.path["message"])
-    if channel.archived:
-        raise Refused(50083)
-    world.need(channel, Permission.ADD_REACTIONS)
-    who = message.reactions.setdefault(request.path["emoji"], [])
-    if world.bot.id not in who:
-        who.append(world.bot.id)
-
-
-@route("DELETE /channels/{channel}/messages/{message}/reactions/{emoji}/@me")
-def unreact(request: Request) -> None:
-    """Take an emoji away again."""
-    message = request.world.message(_readable(request).id, request.path["message"])
-    who = message.reactions.get(request.path["emoji"], [])
-    if request.world.bot.id in who:
-        who.remove(request.world.bot.id)
-
-
 def _seen(world: DiscordState, message: Message) -> Json:
     """Return the message as the app may see it; the portal's switch for the intent counts here, too."""
     return message.described(bare=content_is_hidden(message, world.app) and not world.app.message_content)

@@ -7,7 +7,7 @@ from tests.fakes.discord.messages import Message
 from tests.fakes.discord.permissions import Permission
 from tests.fakes.discord.places import Channel, Kind
 from tests.fakes.discord.posting import open_thread
-from tests.fakes.discord.refusals import Json, Refused, invalid
+from tests.fakes.discord.refusals import Json, Refused
 from tests.fakes.discord.routes.table import Answered, Request, route
 
 DURATIONS = (60, 1440, 4320, 10080)
@@ -22,17 +22,6 @@ def on_message(request: Request) -> Answered:
         raise Refused(160004)
     only("", request.body, "name", "auto_archive_duration", "rate_limit_per_user")
     return Answered(201, _opened(request, parent, message))
-
-
-@route("POST /channels/{channel}/threads", body="object")
-def beside(request: Request) -> Answered:
-    """Open a thread that stands on no message."""
-    parent = _parent(request)
-    only("", request.body, "name", "auto_archive_duration", "rate_limit_per_user", "type", "invitable")
-    if request.body.get("type", Kind.PRIVATE_THREAD) == Kind.PRIVATE_THREAD:
-        raise invalid("type", "FAKE_PRIVATE_THREADS", "The fake opens public threads only.")
-    choice("type", request.body["type"], (Kind.PUBLIC_THREAD,))
-    return Answered(201, _opened(request, parent, None))
 
 
 def _parent(request: Request) -> Channel:

@@ -1,4 +1,4 @@
-"""assistant.threads.setStatus, setTitle, setSuggestedPrompts; agents.sessions.setStatus, rename."""
+"""assistant.threads.setStatus, setSuggestedPrompts; agents.sessions.setStatus, rename."""
 
 from __future__ import annotations
 
@@ -33,14 +33,6 @@ def set_status(caller: Caller, args: Arguments) -> Json:
     if args.text("status"):
         shown = {"status": args.text("status"), "loading_messages": loading, "at": caller.now()}
         caller.workspace.statuses[key] = shown
-    return {}
-
-
-@method("assistant.threads.setTitle", "tier4", ("channel_id", "thread_ts", "title"), "assistant:write")
-def set_title(caller: Caller, args: Arguments) -> Json:
-    """Name a thread in the app's own direct messages."""
-    key = _thread(caller, args)
-    caller.workspace.titles[key] = args.needed("title")
     return {}
 
 

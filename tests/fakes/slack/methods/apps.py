@@ -1,4 +1,4 @@
-"""auth.test, auth.revoke, auth.teams.list, apps.connections.open, team.info, bots.info."""
+"""auth.test, auth.revoke, auth.teams.list, apps.connections.open, bots.info."""
 
 from __future__ import annotations
 
@@ -61,13 +61,6 @@ def auth_teams_list(caller: Caller, _: Arguments) -> Json:
 def apps_connections_open(caller: Caller, _: Arguments) -> Json:
     """Return an address for one Socket Mode connection."""
     return {"url": caller.world.socket_url()}
-
-
-@method("team.info", "tier3", ("team", "domain"), "team:read")
-def team_info(caller: Caller, _: Arguments) -> Json:
-    """Return the workspace."""
-    team = caller.bot.team
-    return {"team": {"id": team.id, "name": team.name, "domain": team.domain}}
 
 
 @method("bots.info", "tier3", ("bot", "team_id"), "users:read", json=False)

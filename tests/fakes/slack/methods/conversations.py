@@ -1,4 +1,4 @@
-"""conversations.info, list, join, members, open, history, replies; users.conversations."""
+"""conversations.info, list, join, open, history, replies; users.conversations."""
 
 from __future__ import annotations
 
@@ -76,13 +76,6 @@ def _listed(caller: Caller, args: Arguments, channels: list[Channel]) -> Json:
     page, more = paged(args, channels, default=100)
     described = [c.described() | {"is_member": caller.bot.bot.id in c.members} for c in page]
     return {"channels": described} | more
-
-
-@method("conversations.members", "tier4", ("channel", *PAGED), *READ, json=False)
-def members(caller: Caller, args: Arguments) -> Json:
-    """Return the ids of the members, a page at a time."""
-    page, more = paged(args, _readable(caller, args, "read").members, default=100)
-    return {"members": page} | more
 
 
 @method("conversations.open", "tier3", ("channel", "users", "return_im", "prevent_creation"), *WRITE)

@@ -1,4 +1,4 @@
-"""users.info, users.list, users.lookupByEmail, usergroups.list, usergroups.users.list."""
+"""users.info, users.list, users.lookupByEmail, usergroups.list."""
 
 from __future__ import annotations
 
@@ -61,14 +61,3 @@ def usergroups_list(caller: Caller, args: Arguments) -> Json:
             described.pop("user_count")
         listed.append(described)
     return {"usergroups": listed}
-
-
-@method("usergroups.users.list", "tier2", ("usergroup", "include_disabled"), "usergroups:read", json=False)
-def usergroups_users_list(caller: Caller, args: Arguments) -> Json:
-    """Return the ids of the users of a group."""
-    group = caller.workspace.groups.get(args.needed("usergroup"))
-    if group is None:
-        raise Refused("no_such_subteam")
-    if group.disabled and not args.flag("include_disabled"):
-        return {"users": []}
-    return {"users": list(group.users)}
