@@ -93,6 +93,14 @@ _PAIR = replace(
     label=gettext_lazy("User name and password"),
     hint=gettext_lazy("as USER:PASSWORD, kept encrypted; the password alone if the user name is a reference"),
 )
+_SIGN_IN_FIELDS = {
+    "header": (_HEADER,),
+    "api_key": (_HEADER,),
+    "basic": (_USER,),
+    "oauth": (_CLIENT, _SCOPE, _CLIENT_SECRET),
+    "client_credentials": (_OWN_CLIENT, _SCOPE),
+}
+"""Fields of the step with the secret, before the secret itself, by the way to sign in."""
 _FORM = attrgetter("form")
 _SEEN = "seen"
 
@@ -120,21 +128,16 @@ def steps_of_adding(fields: Mapping[str, str], mode: SecretFieldMode) -> list[St
 
 def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> list[Step]:
     """Return the steps of editing, with a confirmation if the command line changes."""
-    if before.get("transport") == "stdio":
-        steps: list[Step] = [
-            (_NAME, _DESCRIPTION, _LOCAL, AUTO_CONNECT.form_field, TRUSTED.form_field),
-            (_ENV, _FOLDER),
-        ]
-    else:
-        steps = [
-            (_NAME, _DESCRIPTION, _REMOTE, AUTO_CONNECT.form_field, TRUSTED.form_field),
-            (_AUTH, _HEADER, _USER_IF_BASIC, _SECRET, _HEADERS),
-        ]
-        if fields.get("auth") in OAUTH_KINDS:
-            steps.append((_CLIENT, _SCOPE))
+    local = before.get("transport") == "stdio"
+    steps: list[Step] = [
+        (_NAME, _DESCRIPTION, _LOCAL if local else _REMOTE, AUTO_CONNECT.form_field, TRUSTED.form_field),
+        (_ENV, _FOLDER) if local else (_AUTH, _HEADER, _USER_IF_BASIC, _SECRET, _HEADERS),
+    ]
+    if not local and fields.get("auth") in OAUTH_KINDS:
+        steps.append((_CLIENT, _SCOPE))
     for _form, settings in groupby(sorted(filter(_FORM, SETTINGS), key=_FORM), _FORM):
         steps += in_steps([setting.form_field for setting in settings])
-    if before.get("transport") == "stdio" and fields.get("where", before["command"]) != before["command"]:
+    if local and fields.get("where", before["command"]) != before["command"]:
         steps.append((confirmation(before["name"]),))
     return steps
 
@@ -225,29 +228,15 @@ def _with_value(field: Field, values: Mapping[str, str], errors: Mapping[str, st
 
 
 def _authentication_steps(auth: str, mode: SecretFieldMode) -> list[Step]:
-    match auth:
-        case "header" | "api_key":
-            return [(_HEADER, *_ASKED[mode])]
-        case "basic":
-            return [(_USER, *_ASKED_OF_BASIC[mode])]
-        case "oauth":
-            return [(_CLIENT, _SCOPE, _CLIENT_SECRET, *_ASKED[mode][1:])]
-        case "client_credentials":
-            return [(_OWN_CLIENT, _SCOPE, *_ASKED[mode])]
-        case _:
-            return []
-
-
-_ASKED_OF_BASIC = {
-    SecretFieldMode.REFERENCE: (_SECRET,),
-    SecretFieldMode.PROMPT: (_SECRET, _PAIR),
-    SecretFieldMode.LINK: (_SECRET_OR_LINK,),
-}
-_ASKED = {
-    SecretFieldMode.REFERENCE: (_SECRET,),
-    SecretFieldMode.PROMPT: (_SECRET, _HIDDEN),
-    SecretFieldMode.LINK: (_SECRET_OR_LINK,),
-}
+    fields = _SIGN_IN_FIELDS.get(auth)
+    if fields is None:
+        return []
+    asked = {
+        SecretFieldMode.REFERENCE: (_SECRET,),
+        SecretFieldMode.PROMPT: (_SECRET, _PAIR if auth == "basic" else _HIDDEN),
+        SecretFieldMode.LINK: (_SECRET_OR_LINK,),
+    }[mode]
+    return [(*fields, *(asked[1:] if auth == "oauth" else asked))]
 
 
 # -------------------- launch templates

@@ -80,23 +80,14 @@ def _random(piece: str) -> bool:
     bare = "".join(runs)
     if len(bare) < _LONG:
         return False
-    kinds = Counter(map(_kind, bare))
-    if kinds["upper"] and kinds["lower"] and kinds["digit"]:
-        return _word_length(bare) < _SHORT_WORDS and _entropy(bare) >= 3.5
+    kinds = Counter("digit" if char.isdigit() else "upper" if char.isupper() else "lower" for char in bare)
+    if len(kinds) == 3:
+        shares = (count / len(bare) for count in Counter(bare).values())
+        entropy = -sum(share * math.log2(share) for share in shares)
+        return _word_length(bare) < _SHORT_WORDS and entropy >= 3.5
     # Lower or upper case letters with digits and no break: keys in base 32 or 36.
     return len(longest) >= _LONG_LOWER and kinds["digit"] >= 4 and _word_length(longest) < 2 * _SHORT_WORDS
 
 
-def _kind(character: str) -> str:
-    if character.isdigit():
-        return "digit"
-    return "upper" if character.isupper() else "lower"
-
-
 def _word_length(text: str) -> float:
     return len(text) / max(len(_WORDS.findall(text)), 1)
-
-
-def _entropy(text: str) -> float:
-    counts = Counter(text)
-    return -sum(count / len(text) * math.log2(count / len(text)) for count in counts.values())
