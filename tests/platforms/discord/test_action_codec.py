@@ -55,139 +55,128 @@ def named(message: Message, kind: str) -> str:
     return next(each for each in ids(message) if each.startswith(f"cs:{kind}:"))
 
 
-async def test_a_call_that_may_destroy_data_is_approved_after_a_question() -> None:
-    async with connected_bot() as place:
-        step = a_step(StepStatus.AWAITING, approval=an_approval(), tool=dataclasses.replace(NOTES, destructive=True))
-        card = await drawn(place, a_view(step, status=TurnStatus.WAITING))
-        pressed = await place.discord.press(place.priya, card, named(card, "ask"))
-        await place.discord.until(lambda: pressed.messages)
-        (question,) = pressed.messages
-        assert question.ephemeral_to == place.priya.id
-        assert "may destroy data, and cannot be taken back" in str(question.components)
-        assert place.engine.decisions == []
-        await place.discord.press(place.priya, question, "Approve")
+async def test_a_call_that_may_destroy_data_is_approved_after_a_question(place: ConnectedBot) -> None:
+    step = a_step(StepStatus.AWAITING, approval=an_approval(), tool=dataclasses.replace(NOTES, destructive=True))
+    card = await drawn(place, a_view(step, status=TurnStatus.WAITING))
+    pressed = await place.discord.press(place.priya, card, named(card, "ask"))
+    await place.discord.until(lambda: pressed.messages)
+    (question,) = pressed.messages
+    assert question.ephemeral_to == place.priya.id
+    assert "may destroy data, and cannot be taken back" in str(question.components)
+    assert place.engine.decisions == []
+    await place.discord.press(place.priya, question, "Approve")
+    await place.discord.until(lambda: place.engine.decisions)
+    ((decision, _),) = place.engine.decisions
+    assert (decision.approval_id, decision.revision) == ("apr-12345678", 1)
+
+
+async def test_roles_are_those_of_the_moment_of_the_press(place: ConnectedBot) -> None:
+    ops = place.discord.role("ops")
+    sam = place.discord.user("Sam", ops)
+    card = await drawn(place, waiting())
+    await place.discord.press(sam, card, named(card, "approve"))
+    await place.discord.until(lambda: place.engine.decisions)
+    place.discord.take(sam, ops)
+    await place.discord.press(sam, card, named(card, "approve"))
+    await place.discord.until(lambda: len(place.engine.decisions) == 2)
+    roles = [member.roles for _, member in place.engine.decisions]
+    assert roles == [{f"discord-role:{ops.id}"}, frozenset()]
+
+
+async def test_a_button_that_an_earlier_process_drew_works(place: ConnectedBot) -> None:
+    card = await drawn(place, waiting())
+    await place.stop()
+    async with place.running("two"):
+        await place.discord.press(place.priya, card, named(card, "approve"))
         await place.discord.until(lambda: place.engine.decisions)
-        ((decision, _),) = place.engine.decisions
-        assert (decision.approval_id, decision.revision) == ("apr-12345678", 1)
 
 
-async def test_roles_are_those_of_the_moment_of_the_press() -> None:
-    async with connected_bot() as place:
-        ops = place.discord.role("ops")
-        sam = place.discord.user("Sam", ops)
-        card = await drawn(place, waiting())
-        await place.discord.press(sam, card, named(card, "approve"))
+async def test_a_refusal_names_people_and_roles_and_calls_none_of_them(place: ConnectedBot) -> None:
+    discord = place.discord
+    sam, ops = discord.user("Sam"), discord.role("ops-approvers")
+    card = await drawn(place, waiting())
+    place.engine.settlements = [NotAllowed(f"It needs discord-role:{ops.id}, discord:{sam.id}.")]
+    await discord.press(place.priya, card, named(card, "approve"))
+    await discord.until(lambda: place.whispers(place.priya, card.channel))
+    (told,) = place.whispers(place.priya, card.channel)
+    assert told.replace("\u2060", "") == "It needs @ops-approvers, @Sam."
+    (whisper,) = [message for message in discord.posted(card.channel) if message.ephemeral_to]
+    assert discord.called(whisper) == set()
+
+
+async def test_people_in_a_timeout_are_marked_as_strangers(place: ConnectedBot) -> None:
+    sam = place.discord.user("Sam", admin=True)
+    card = await drawn(place, waiting())
+    place.discord.time_out(sam, 3600)
+    await place.discord.press(sam, card, named(card, "approve"))
+    await place.discord.until(lambda: place.engine.decisions)
+    member = place.engine.decisions[0][1]
+    assert member.external
+    assert not member.platform_admin
+
+
+async def test_a_denial_is_taken_by_whichever_process_receives_it(place: ConnectedBot) -> None:
+    card = await drawn(place, waiting())
+    await place.discord.press(place.priya, card, named(card, "deny"))
+    await place.stop()
+    async with place.running("two"):
+        await place.discord.submit(place.priya)
         await place.discord.until(lambda: place.engine.decisions)
-        place.discord.take(sam, ops)
-        await place.discord.press(sam, card, named(card, "approve"))
-        await place.discord.until(lambda: len(place.engine.decisions) == 2)
-        roles = [member.roles for _, member in place.engine.decisions]
-        assert roles == [{f"discord-role:{ops.id}"}, frozenset()]
+        assert place.engine.decisions[0][0].reason == ""
 
 
-async def test_a_button_that_an_earlier_process_drew_works() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting())
-        await place.stop()
-        async with place.running("two"):
-            await place.discord.press(place.priya, card, named(card, "approve"))
-            await place.discord.until(lambda: place.engine.decisions)
+async def test_view_all_shows_everything_to_one_person_and_can_be_approved_there(place: ConnectedBot) -> None:
+    card = await drawn(place, waiting(text="long " * 700))
+    pressed = await place.discord.press(place.priya, card, named(card, "view"))
+    await place.discord.until(lambda: len(pressed.messages) >= 3)
+    assert "".join(pressed.text.split("```")[1::2]).count("l") == 700
+    assert all(message.ephemeral_to == place.priya.id for message in pressed.messages)
+    last = pressed.messages[-1]
+    await place.discord.press(place.priya, last, named(last, "approve"))
+    await place.discord.until(lambda: place.engine.decisions)
+    assert place.engine.decisions[0][0].approval_id == "apr-12345678"
 
 
-async def test_a_refusal_names_people_and_roles_and_calls_none_of_them() -> None:
-    async with connected_bot() as place:
-        discord = place.discord
-        sam, ops = discord.user("Sam"), discord.role("ops-approvers")
-        card = await drawn(place, waiting())
-        place.engine.settlements = [NotAllowed(f"It needs discord-role:{ops.id}, discord:{sam.id}.")]
-        await discord.press(place.priya, card, named(card, "approve"))
-        await discord.until(lambda: place.whispers(place.priya, card.channel))
-        (told,) = place.whispers(place.priya, card.channel)
-        assert told.replace("\u2060", "") == "It needs @ops-approvers, @Sam."
-        (whisper,) = [message for message in discord.posted(card.channel) if message.ephemeral_to]
-        assert discord.called(whisper) == set()
+async def test_no_line_of_a_value_reads_like_another_argument_in_the_file(place: ConnectedBot) -> None:
+    card = await drawn(place, waiting(body="long " * 4_000 + "\n\nto:\nben@example.com", to="eve@example.org"))
+    pressed = await place.discord.press(place.priya, card, named(card, "view"))
+    await place.discord.until(lambda: pressed.messages)
+    (shown,) = pressed.messages
+    (file,) = shown.files
+    text = file.content.decode().splitlines()
+    assert [line for line in text if line and not line.startswith(" ")] == ["body:", "to:"]
+    assert text[-1] == "    eve@example.org"
 
 
-async def test_people_in_a_timeout_are_marked_as_strangers() -> None:
-    async with connected_bot() as place:
-        sam = place.discord.user("Sam", admin=True)
-        card = await drawn(place, waiting())
-        place.discord.time_out(sam, 3600)
-        await place.discord.press(sam, card, named(card, "approve"))
-        await place.discord.until(lambda: place.engine.decisions)
-        member = place.engine.decisions[0][1]
-        assert member.external
-        assert not member.platform_admin
+async def test_a_call_of_too_many_messages_is_shown_as_a_file(place: ConnectedBot) -> None:
+    card = await drawn(place, waiting(text="`@everyone` long " * 2_000))
+    pressed = await place.discord.press(place.priya, card, named(card, "view"))
+    await place.discord.until(lambda: pressed.messages)
+    (shown,) = pressed.messages
+    assert IN_THE_FILE in shown.content
+    (file,) = shown.files
+    assert (file.name, file.content.count(b"long ")) == (FILE, 2_000)
 
 
-async def test_a_denial_is_taken_by_whichever_process_receives_it() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting())
-        await place.discord.press(place.priya, card, named(card, "deny"))
-        await place.stop()
-        async with place.running("two"):
-            await place.discord.submit(place.priya)
-            await place.discord.until(lambda: place.engine.decisions)
-            assert place.engine.decisions[0][0].reason == ""
-
-
-async def test_view_all_shows_everything_to_one_person_and_can_be_approved_there() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting(text="long " * 700))
-        pressed = await place.discord.press(place.priya, card, named(card, "view"))
-        await place.discord.until(lambda: len(pressed.messages) >= 3)
-        assert "".join(pressed.text.split("```")[1::2]).count("l") == 700
-        assert all(message.ephemeral_to == place.priya.id for message in pressed.messages)
-        last = pressed.messages[-1]
-        await place.discord.press(place.priya, last, named(last, "approve"))
-        await place.discord.until(lambda: place.engine.decisions)
-        assert place.engine.decisions[0][0].approval_id == "apr-12345678"
-
-
-async def test_no_line_of_a_value_reads_like_another_argument_in_the_file() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting(body="long " * 4_000 + "\n\nto:\nben@example.com", to="eve@example.org"))
-        pressed = await place.discord.press(place.priya, card, named(card, "view"))
-        await place.discord.until(lambda: pressed.messages)
-        (shown,) = pressed.messages
-        (file,) = shown.files
-        text = file.content.decode().splitlines()
-        assert [line for line in text if line and not line.startswith(" ")] == ["body:", "to:"]
-        assert text[-1] == "    eve@example.org"
-
-
-async def test_a_call_of_too_many_messages_is_shown_as_a_file() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting(text="`@everyone` long " * 2_000))
-        pressed = await place.discord.press(place.priya, card, named(card, "view"))
-        await place.discord.until(lambda: pressed.messages)
-        (shown,) = pressed.messages
-        assert IN_THE_FILE in shown.content
-        (file,) = shown.files
-        assert (file.name, file.content.count(b"long ")) == (FILE, 2_000)
-
-
-async def test_arguments_cannot_end_their_code_block() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting(text="```\n@everyone **Approved** <@1>\n" * 20))
-        pressed = await place.discord.press(place.priya, card, named(card, "view"))
-        await place.discord.until(lambda: pressed.messages)
-        outside = re.sub(r"```.*?```", "", pressed.text, flags=re.DOTALL)
-        assert "Approved" not in outside
-        assert "everyone" not in outside
-        assert place.discord.called(pressed.messages[0]) == set()
+async def test_arguments_cannot_end_their_code_block(place: ConnectedBot) -> None:
+    card = await drawn(place, waiting(text="```\n@everyone **Approved** <@1>\n" * 20))
+    pressed = await place.discord.press(place.priya, card, named(card, "view"))
+    await place.discord.until(lambda: pressed.messages)
+    outside = re.sub(r"```.*?```", "", pressed.text, flags=re.DOTALL)
+    assert "Approved" not in outside
+    assert "everyone" not in outside
+    assert place.discord.called(pressed.messages[0]) == set()
 
 
 @pytest.mark.parametrize("value", ["`" * 5_000, "\N{GRINNING FACE}" * 2_500, "_*~" * 1_500, ""])
-async def test_everything_is_shown_however_much_room_it_takes(value: str) -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting(text=value, more="long " * 300))
-        pressed = await place.discord.press(place.priya, card, named(card, "view"))
-        await place.discord.until(lambda: pressed.messages and ids(pressed.messages[-1]))
-        files = "".join(file.content.decode() for message in pressed.messages for file in message.files)
-        shown = "".join(pressed.text.split("```")[1::2]) + files
-        for character in set(value):
-            assert shown.count(character) == value.count(character)
+async def test_everything_is_shown_however_much_room_it_takes(place: ConnectedBot, value: str) -> None:
+    card = await drawn(place, waiting(text=value, more="long " * 300))
+    pressed = await place.discord.press(place.priya, card, named(card, "view"))
+    await place.discord.until(lambda: pressed.messages and ids(pressed.messages[-1]))
+    files = "".join(file.content.decode() for message in pressed.messages for file in message.files)
+    shown = "".join(pressed.text.split("```")[1::2]) + files
+    for character in set(value):
+        assert shown.count(character) == value.count(character)
 
 
 async def test_a_call_that_has_changed_since_is_not_shown_as_the_old_one() -> None:
@@ -215,14 +204,13 @@ async def test_an_opinion_is_kept_and_thanked_for() -> None:
         assert [(turn_id, user) for turn_id, _, user in kept] == [("t1", place.priya.id)]
 
 
-async def test_in_a_direct_conversation_who_pressed_is_asked_for() -> None:
-    async with connected_bot() as place:
-        ops = place.discord.role("ops", place.priya)
-        dm = place.discord.dm(place.priya)
-        card = await drawn(place, waiting(), dm)
-        await place.discord.press(place.priya, card, named(card, "approve"))
-        await place.discord.until(lambda: place.engine.decisions)
-        assert place.engine.decisions[0][1].roles == {f"discord-role:{ops.id}"}
+async def test_in_a_direct_conversation_who_pressed_is_asked_for(place: ConnectedBot) -> None:
+    ops = place.discord.role("ops", place.priya)
+    dm = place.discord.dm(place.priya)
+    card = await drawn(place, waiting(), dm)
+    await place.discord.press(place.priya, card, named(card, "approve"))
+    await place.discord.until(lambda: place.engine.decisions)
+    assert place.engine.decisions[0][1].roles == {f"discord-role:{ops.id}"}
 
 
 @pytest.mark.parametrize("custom_id", ["cs.ask:1", "cs.ask:a:b", "other:1:2"])

@@ -8,7 +8,7 @@ from bot.chat.forms import DONE
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from tests.fakes.discord import Answer, Interaction
 from tests.fakes.discord.components import TEXT, walk
-from tests.platforms.discord.connected_bot import connected_bot
+from tests.platforms.discord.connected_bot import ConnectedBot
 from tests.platforms.discord.test_action_codec import drawn, named
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
@@ -37,32 +37,32 @@ def said(asked: Interaction) -> str:
     return " ".join(str(each["content"]) for each in shown if each["type"] == TEXT)
 
 
-async def test_in_a_direct_conversation_the_card_stays_where_it_is() -> None:
-    async with connected_bot() as place:
-        place.engine.schema = SCHEMA
-        card = await drawn(place, waiting(), place.discord.dm(place.priya))
-        before = list(card.components)
-        await place.discord.press(place.priya, card, named(card, "edit"))
-        sent = await place.discord.submit(place.priya, {"text": "Buy bread"})
-        await place.discord.until(lambda: sent.messages)
-        assert DONE in said(sent)
-        assert card.components == before
+async def test_in_a_direct_conversation_the_card_stays_where_it_is(place: ConnectedBot) -> None:
+    place.engine.schema = SCHEMA
+    card = await drawn(place, waiting(), place.discord.dm(place.priya))
+    before = list(card.components)
+    await place.discord.press(place.priya, card, named(card, "edit"))
+    sent = await place.discord.submit(place.priya, {"text": "Buy bread"})
+    await place.discord.until(lambda: sent.messages)
+    assert DONE in said(sent)
+    assert card.components == before
 
 
-async def test_ten_arguments_are_edited_in_two_modals_with_one_press_between_them_and_nothing_is_typed_twice() -> None:
-    async with connected_bot() as place:
-        discord = place.discord
-        card = await drawn(place, waiting(**TEN))
-        opened = await discord.press(place.priya, card, named(card, "edit"))
-        assert opened.answered is Answer.MODAL
-        assert len(discord.modal(place.priya).drawn["components"]) == FIELDS_A_MODAL
-        first = await discord.submit(place.priya, {f"field_{n}": f'"first {n}"' for n in range(5)})
-        await discord.until(lambda: first.messages)
-        for _ in range(2):  # also after the user closes the second modal
-            again = await discord.press(place.priya, first.messages[-1], "Continue")
-            assert again.answered is Answer.MODAL
-        assert len(discord.modal(place.priya).drawn["components"]) == FIELDS_A_MODAL
-        await discord.submit(place.priya, {f"field_{n}": f'"second {n}"' for n in range(5, 10)})
-        await discord.until(lambda: place.engine.revisions)
-        ((_, _, arguments, _),) = place.engine.revisions
-        assert list(arguments.values()) == [f"first {n}" for n in range(5)] + [f"second {n}" for n in range(5, 10)]
+async def test_ten_arguments_are_edited_in_two_modals_with_one_press_between_them_and_nothing_is_typed_twice(
+    place: ConnectedBot,
+) -> None:
+    discord = place.discord
+    card = await drawn(place, waiting(**TEN))
+    opened = await discord.press(place.priya, card, named(card, "edit"))
+    assert opened.answered is Answer.MODAL
+    assert len(discord.modal(place.priya).drawn["components"]) == FIELDS_A_MODAL
+    first = await discord.submit(place.priya, {f"field_{n}": f'"first {n}"' for n in range(5)})
+    await discord.until(lambda: first.messages)
+    for _ in range(2):  # also after the user closes the second modal
+        again = await discord.press(place.priya, first.messages[-1], "Continue")
+        assert again.answered is Answer.MODAL
+    assert len(discord.modal(place.priya).drawn["components"]) == FIELDS_A_MODAL
+    await discord.submit(place.priya, {f"field_{n}": f'"second {n}"' for n in range(5, 10)})
+    await discord.until(lambda: place.engine.revisions)
+    ((_, _, arguments, _),) = place.engine.revisions
+    assert list(arguments.values()) == [f"first {n}" for n in range(5)] + [f"second {n}" for n in range(5, 10)]

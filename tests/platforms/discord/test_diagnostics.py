@@ -31,25 +31,24 @@ def summary(checks: list[Check]) -> list[tuple[str, CheckStatus]]:
     return [(check.name, check.finding) for check in checks]
 
 
-async def test_a_complete_setup_reports_user_and_places_without_a_connection() -> None:
-    async with connected_bot(listening=False) as place:
-        place.discord.app.public = False
-        known = [{"name": name, "description": "What it does", "type": 1} for name in COMMANDS]
-        app = place.discord.app.id
-        await place.rest.call("PUT", "/applications/{app_id}/commands", "register", body=known, app_id=app)
-        checks = await found(place)
-        assert summary(checks) == [
-            ("token", CheckStatus.WELL),
-            ("message content", CheckStatus.WELL),
-            ("invitations", CheckStatus.WELL),
-            ("servers", CheckStatus.WELL),
-            ("server Acme", CheckStatus.WELL),
-            ("commands", CheckStatus.WELL),
-        ]
-        assert place.discord.app.id in checks[0].detail
-        assert checks[1].detail == READS_ALL
-        assert not place.discord.gateway.identified
-        assert place.discord.token not in str(checks)
+async def test_a_complete_setup_reports_user_and_places_without_a_connection(worker: ConnectedBot) -> None:
+    worker.discord.app.public = False
+    known = [{"name": name, "description": "What it does", "type": 1} for name in COMMANDS]
+    app = worker.discord.app.id
+    await worker.rest.call("PUT", "/applications/{app_id}/commands", "register", body=known, app_id=app)
+    checks = await found(worker)
+    assert summary(checks) == [
+        ("token", CheckStatus.WELL),
+        ("message content", CheckStatus.WELL),
+        ("invitations", CheckStatus.WELL),
+        ("servers", CheckStatus.WELL),
+        ("server Acme", CheckStatus.WELL),
+        ("commands", CheckStatus.WELL),
+    ]
+    assert worker.discord.app.id in checks[0].detail
+    assert checks[1].detail == READS_ALL
+    assert not worker.discord.gateway.identified
+    assert worker.discord.token not in str(checks)
 
 
 def _take(*permissions: Permission) -> Callable[[FakeDiscord], None]:
@@ -109,13 +108,12 @@ async def test_without_the_message_content_intent_it_lists_the_remaining_feature
     assert "Message Content Intent" in check.fix
 
 
-async def test_named_servers_are_looked_for_and_a_public_bot_is_well_with_them() -> None:
-    async with connected_bot(listening=False) as place:
-        people = UserDirectory(place.rest, frozenset({place.discord.guild.id, "99"}))
-        checks = {check.name: check for check in await found(place, people)}
-        assert checks["invitations"].finding is CheckStatus.WELL
-        assert (checks["servers"].finding, checks["servers"].detail) == (CheckStatus.BROKEN, "The bot is not in 99.")
-        assert invite_link(place.discord.app.id) in checks["servers"].fix
+async def test_named_servers_are_looked_for_and_a_public_bot_is_well_with_them(worker: ConnectedBot) -> None:
+    people = UserDirectory(worker.rest, frozenset({worker.discord.guild.id, "99"}))
+    checks = {check.name: check for check in await found(worker, people)}
+    assert checks["invitations"].finding is CheckStatus.WELL
+    assert (checks["servers"].finding, checks["servers"].detail) == (CheckStatus.BROKEN, "The bot is not in 99.")
+    assert invite_link(worker.discord.app.id) in checks["servers"].fix
 
 
 async def test_a_wrong_token_is_all_there_is_to_say() -> None:

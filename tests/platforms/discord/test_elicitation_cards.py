@@ -18,7 +18,7 @@ from tests.fakes.discord import Answer, Channel, Interaction, Message
 from tests.fakes.discord.components import BUTTON, walk
 from tests.fakes.discord.mentions import CODE
 from tests.platforms import sample_views
-from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
+from tests.platforms.discord.connected_bot import ConnectedBot
 from tests.platforms.discord.payload_checks import check_slot, labels, texts
 from tests.platforms.discord.test_action_codec import drawn, ids
 from tests.platforms.discord.test_argument_editing import said
@@ -135,76 +135,69 @@ def button(message: Message, word: str) -> str:
     return next(each for each in ids(message) if word in each)
 
 
-async def test_the_card_mentions_the_asked_user_once_and_becomes_its_outcome_in_place() -> None:
-    async with connected_bot() as place:
-        card = await asking(place, a_form())
-        assert place.discord.called(card) == {place.priya.id}
-        card.pings.clear()
-        count = len(place.posted(card.channel))
-        await stands(place, a_form(expires_at=1.0))
-        await stands(
-            place, a_form(reply=ElicitationResult(ElicitationAction.ACCEPT, {"title": "x"}), answered_by="Priya")
-        )
-        assert len(place.posted(card.channel)) == count
-        assert place.posted(card.channel)[-1] is card
-        assert "Answered by Priya" in str(card.components)
-        assert place.discord.called(card) == set()
+async def test_the_card_mentions_the_asked_user_once_and_becomes_its_outcome_in_place(place: ConnectedBot) -> None:
+    card = await asking(place, a_form())
+    assert place.discord.called(card) == {place.priya.id}
+    card.pings.clear()
+    count = len(place.posted(card.channel))
+    await stands(place, a_form(expires_at=1.0))
+    await stands(place, a_form(reply=ElicitationResult(ElicitationAction.ACCEPT, {"title": "x"}), answered_by="Priya"))
+    assert len(place.posted(card.channel)) == count
+    assert place.posted(card.channel)[-1] is card
+    assert "Answered by Priya" in str(card.components)
+    assert place.discord.called(card) == set()
 
 
-async def test_a_card_that_an_earlier_process_drew_is_answered() -> None:
-    async with connected_bot() as place:
-        card = await asking(place, a_form())
-        await place.stop()
-        async with place.running("two"):
-            await place.discord.press(place.priya, card, button(card, ANSWER))
-            sent = await place.discord.submit(place.priya, {"Title": "x"})
-            await place.discord.until(lambda: SENT in said(sent))
-
-
-async def test_the_address_of_a_page_is_shown_to_the_asked_user_alone_with_its_domain() -> None:
-    async with connected_bot() as place:
-        card = await asking(place, a_link(url=PAGE, message=f"Pay at {BOMB}"))
-        asked = await place.discord.press(place.priya, card, button(card, VISIT))
-        await place.discord.until(lambda: asked.messages)
-        (shown,) = asked.messages
-        assert shown.ephemeral_to == place.priya.id
-        assert f"`{PAGE}`" in said(asked)
-        assert "`pay.example.com`" in said(asked)
-        assert "https://" not in CODE.sub("", said(asked))
-        assert labels(shown.components) == ["Open pay.example.com", "I have finished", "Decline"]
-        (way,) = [node for node in walk(shown.components) if node["type"] == BUTTON and node.get("url")]
-        assert way["url"] == PAGE
-        assert place.discord.fetched(shown) == set()
-        assert place.discord.called(shown) == set()
-        done = await place.discord.press(place.priya, shown, button(shown, "visited-server"))
-        await place.discord.until(lambda: place.engine.replied)
-        ((elicitation_id, reply, _),) = place.engine.replied
-        assert (elicitation_id, reply) == (ID, ElicitationResult(ElicitationAction.ACCEPT))
-        await place.discord.until(lambda: FINISHED in str(shown.components))
-        assert done.answered is Answer.UPDATE
-        assert not any(PAGE in str(message.components) for message in place.posted(card.channel))
-
-
-async def test_an_address_that_is_too_long_for_a_button_is_copied_from_the_text() -> None:
-    async with connected_bot() as place:
-        page = PAGE + "&c=" + "x" * LINK
-        card = await asking(place, a_link(url=page))
-        asked = await place.discord.press(place.priya, card, button(card, VISIT))
-        await place.discord.until(lambda: page in said(asked))
-        assert labels(asked.messages[-1].components) == ["I have finished", "Decline"]
-
-
-async def test_in_a_direct_conversation_the_card_stays_where_it_is() -> None:
-    async with connected_bot() as place:
-        for elicitation in (a_link(url=PAGE), a_form("eli-2")):
-            card = await asking(place, elicitation, place.discord.dm(place.priya))
-            before = list(card.components)
-            asked = await place.discord.press(place.priya, card, button(card, DECLINE))
-            await answer(place, asked)
-            assert "Declined." in said(asked)
-            assert card.components == before
+async def test_a_card_that_an_earlier_process_drew_is_answered(place: ConnectedBot) -> None:
+    card = await asking(place, a_form())
+    await place.stop()
+    async with place.running("two"):
         await place.discord.press(place.priya, card, button(card, ANSWER))
         sent = await place.discord.submit(place.priya, {"Title": "x"})
         await place.discord.until(lambda: SENT in said(sent))
+
+
+async def test_the_address_of_a_page_is_shown_to_the_asked_user_alone_with_its_domain(place: ConnectedBot) -> None:
+    card = await asking(place, a_link(url=PAGE, message=f"Pay at {BOMB}"))
+    asked = await place.discord.press(place.priya, card, button(card, VISIT))
+    await place.discord.until(lambda: asked.messages)
+    (shown,) = asked.messages
+    assert shown.ephemeral_to == place.priya.id
+    assert f"`{PAGE}`" in said(asked)
+    assert "`pay.example.com`" in said(asked)
+    assert "https://" not in CODE.sub("", said(asked))
+    assert labels(shown.components) == ["Open pay.example.com", "I have finished", "Decline"]
+    (way,) = [node for node in walk(shown.components) if node["type"] == BUTTON and node.get("url")]
+    assert way["url"] == PAGE
+    assert place.discord.fetched(shown) == set()
+    assert place.discord.called(shown) == set()
+    done = await place.discord.press(place.priya, shown, button(shown, "visited-server"))
+    await place.discord.until(lambda: place.engine.replied)
+    ((elicitation_id, reply, _),) = place.engine.replied
+    assert (elicitation_id, reply) == (ID, ElicitationResult(ElicitationAction.ACCEPT))
+    await place.discord.until(lambda: FINISHED in str(shown.components))
+    assert done.answered is Answer.UPDATE
+    assert not any(PAGE in str(message.components) for message in place.posted(card.channel))
+
+
+async def test_an_address_that_is_too_long_for_a_button_is_copied_from_the_text(place: ConnectedBot) -> None:
+    page = PAGE + "&c=" + "x" * LINK
+    card = await asking(place, a_link(url=page))
+    asked = await place.discord.press(place.priya, card, button(card, VISIT))
+    await place.discord.until(lambda: page in said(asked))
+    assert labels(asked.messages[-1].components) == ["I have finished", "Decline"]
+
+
+async def test_in_a_direct_conversation_the_card_stays_where_it_is(place: ConnectedBot) -> None:
+    for elicitation in (a_link(url=PAGE), a_form("eli-2")):
+        card = await asking(place, elicitation, place.discord.dm(place.priya))
+        before = list(card.components)
+        asked = await place.discord.press(place.priya, card, button(card, DECLINE))
+        await answer(place, asked)
+        assert "Declined." in said(asked)
         assert card.components == before
-        assert place.discord.calls.refused() == []
+    await place.discord.press(place.priya, card, button(card, ANSWER))
+    sent = await place.discord.submit(place.priya, {"Title": "x"})
+    await place.discord.until(lambda: SENT in said(sent))
+    assert card.components == before
+    assert place.discord.calls.refused() == []

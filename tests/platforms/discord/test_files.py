@@ -9,7 +9,7 @@ from bot.domain.conversations import Attachment
 from bot.errors import NotFound
 from bot.platforms.discord.rest import attachment_id
 from tests.fakes.discord import Message
-from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
+from tests.platforms.discord.connected_bot import ConnectedBot
 
 DATA = b"POOL_SIZE=200\n"
 
@@ -23,43 +23,37 @@ def known(message: Message, size: int = len(DATA)) -> Attachment:
     return Attachment(attachment_id(message.channel.id, message.id, file.id), file.name, "text/plain", size)
 
 
-async def test_the_bytes_of_a_file_are_fetched_without_the_bots_token() -> None:
-    async with connected_bot(listening=False) as place:
-        assert await place.surface.fetch(known(uploaded(place))) == DATA
+async def test_the_bytes_of_a_file_are_fetched_without_the_bots_token(worker: ConnectedBot) -> None:
+    assert await worker.surface.fetch(known(uploaded(worker))) == DATA
 
 
-async def test_a_file_whose_message_was_deleted_is_gone() -> None:
-    async with connected_bot(listening=False) as place:
-        message = uploaded(place)
-        place.discord.delete(message)
-        with pytest.raises(NotFound, match="is gone"):
-            await place.surface.fetch(known(message))
+async def test_a_file_whose_message_was_deleted_is_gone(worker: ConnectedBot) -> None:
+    message = uploaded(worker)
+    worker.discord.delete(message)
+    with pytest.raises(NotFound, match="is gone"):
+        await worker.surface.fetch(known(message))
 
 
 @pytest.mark.parametrize("ident", ["", "1", "1:2:3:4", "x:y:z", "1/2:3:4"])
-async def test_something_that_is_no_file_is_gone(ident: str) -> None:
-    async with connected_bot(listening=False) as place:
-        with pytest.raises(NotFound):
-            await place.surface.fetch(Attachment(ident, "a.txt", "text/plain", 1))
-        assert not place.discord.calls
+async def test_something_that_is_no_file_is_gone(worker: ConnectedBot, ident: str) -> None:
+    with pytest.raises(NotFound):
+        await worker.surface.fetch(Attachment(ident, "a.txt", "text/plain", 1))
+    assert not worker.discord.calls
 
 
-async def test_a_file_that_is_too_large_is_not_fetched() -> None:
-    async with connected_bot(listening=False) as place:
-        with pytest.raises(NotFound, match="larger than 10 MB"):
-            await place.surface.fetch(known(uploaded(place), LARGEST_FILE + 1))
-        assert not place.discord.calls
+async def test_a_file_that_is_too_large_is_not_fetched(worker: ConnectedBot) -> None:
+    with pytest.raises(NotFound, match="larger than 10 MB"):
+        await worker.surface.fetch(known(uploaded(worker), LARGEST_FILE + 1))
+    assert not worker.discord.calls
 
 
-async def test_a_file_that_is_larger_than_it_says_is_not_read_to_its_end() -> None:
-    async with connected_bot(listening=False) as place:
-        with pytest.raises(NotFound, match="larger than 10 MB"):
-            await place.surface.fetch(known(uploaded(place, b"x" * (LARGEST_FILE + 1)), 10))
+async def test_a_file_that_is_larger_than_it_says_is_not_read_to_its_end(worker: ConnectedBot) -> None:
+    with pytest.raises(NotFound, match="larger than 10 MB"):
+        await worker.surface.fetch(known(uploaded(worker, b"x" * (LARGEST_FILE + 1)), 10))
 
 
-async def test_nothing_is_fetched_from_anywhere_but_discord() -> None:
-    async with connected_bot(listening=False) as place:
-        attachment = known(uploaded(place))
-        place.rest.url = "https://discord.com/api/v10"  # the fake's files are foreign URLs now
-        with pytest.raises(NotFound, match="not kept by Discord"):
-            await place.surface.fetch(attachment)
+async def test_nothing_is_fetched_from_anywhere_but_discord(worker: ConnectedBot) -> None:
+    attachment = known(uploaded(worker))
+    worker.rest.url = "https://discord.com/api/v10"  # the fake's files are foreign URLs now
+    with pytest.raises(NotFound, match="not kept by Discord"):
+        await worker.surface.fetch(attachment)

@@ -62,62 +62,59 @@ async def test_only_needed_intents_are_requested(switched_on: bool, more: int) -
         assert int(session.intents) == GUILDS | GUILD_MESSAGES | DIRECT_MESSAGES | more
 
 
-async def test_an_intent_that_was_switched_off_in_between_is_done_without(caplog: pytest.LogCaptureFixture) -> None:
-    async with connected_bot(listening=False) as place:
-        listed = place.discord.app.described
+async def test_an_intent_that_was_switched_off_in_between_is_done_without(
+    worker: ConnectedBot, caplog: pytest.LogCaptureFixture
+) -> None:
+    listed = worker.discord.app.described
 
-        def outdated() -> dict[str, object]:
-            return {**listed(), "flags": 1 << 19}
+    def outdated() -> dict[str, object]:
+        return {**listed(), "flags": 1 << 19}
 
-        place.discord.app.message_content = False
-        place.discord.app.described = outdated  # type: ignore[method-assign]
-        async with place.running():
-            assert not int(place.discord.gateway.live[0].intents) & MESSAGE_CONTENT
-            await asked(place)
-        assert "Message Content intent" in caplog.text
-        assert "Fix:" in caplog.text
+    worker.discord.app.message_content = False
+    worker.discord.app.described = outdated  # type: ignore[method-assign]
+    async with worker.running():
+        assert not int(worker.discord.gateway.live[0].intents) & MESSAGE_CONTENT
+        await asked(worker)
+    assert "Message Content intent" in caplog.text
+    assert "Fix:" in caplog.text
 
 
 # Recoverable and fatal errors
 
 
-async def test_a_token_that_discord_does_not_know_ends_the_listener_with_a_fix() -> None:
-    async with connected_bot(listening=False) as place:
-        place.rest.token = "wrong"
-        with pytest.raises(DeliveryFailed) as told:
-            await place.listener().run(place.engine, place.commands)
-        assert told.value.permanent
-        assert "DISCORD_TOKEN" in told.value.fix
+async def test_a_token_that_discord_does_not_know_ends_the_listener_with_a_fix(worker: ConnectedBot) -> None:
+    worker.rest.token = "wrong"
+    with pytest.raises(DeliveryFailed) as told:
+        await worker.listener().run(worker.engine, worker.commands)
+    assert told.value.permanent
+    assert "DISCORD_TOKEN" in told.value.fix
 
 
-async def test_a_token_that_is_withdrawn_ends_the_listener_and_frees_the_gateway() -> None:
-    async with connected_bot() as place:
-        assert place.listening is not None
-        await place.discord.gateway.close(4004)
-        await asyncio.wait({place.listening}, timeout=30)
-        failure = place.listening.exception()
-        assert isinstance(failure, DeliveryFailed)
-        assert failure.permanent
-        assert "DISCORD_TOKEN" in failure.fix
-        assert place.leases.held == {}
+async def test_a_token_that_is_withdrawn_ends_the_listener_and_frees_the_gateway(place: ConnectedBot) -> None:
+    assert place.listening is not None
+    await place.discord.gateway.close(4004)
+    await asyncio.wait({place.listening}, timeout=30)
+    failure = place.listening.exception()
+    assert isinstance(failure, DeliveryFailed)
+    assert failure.permanent
+    assert "DISCORD_TOKEN" in failure.fix
+    assert place.leases.held == {}
 
 
-async def test_a_connection_that_breaks_is_resumed_and_nothing_is_lost() -> None:
-    async with connected_bot() as place:
-        await asked(place)
-        await place.discord.gateway.drop()
-        place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} and since when?")
-        await place.received(2)
-        assert place.texts == ["why?", "and since when?"]
-        assert place.discord.gateway.identified == 1
+async def test_a_connection_that_breaks_is_resumed_and_nothing_is_lost(place: ConnectedBot) -> None:
+    await asked(place)
+    await place.discord.gateway.drop()
+    place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} and since when?")
+    await place.received(2)
+    assert place.texts == ["why?", "and since when?"]
+    assert place.discord.gateway.identified == 1
 
 
-async def test_discord_may_ask_for_another_connection() -> None:
-    async with connected_bot() as place:
-        place.discord.gateway.ask_to_reconnect()
-        await place.discord.gateway.reopened(2)
-        await asked(place)
-        assert place.discord.gateway.identified == 1
+async def test_discord_may_ask_for_another_connection(place: ConnectedBot) -> None:
+    place.discord.gateway.ask_to_reconnect()
+    await place.discord.gateway.reopened(2)
+    await asked(place)
+    assert place.discord.gateway.identified == 1
 
 
 async def test_it_says_whether_messages_arrive_here_or_in_the_process_it_follows() -> None:
@@ -138,32 +135,29 @@ async def test_it_says_whether_messages_arrive_here_or_in_the_process_it_follows
         await ended(two)
 
 
-async def test_discord_that_is_down_is_waited_for() -> None:
-    async with connected_bot() as place:
-        await place.discord.go_down()
-        await place.discord.come_back()
-        await place.discord.gateway.connected()
-        await asked(place)
-        assert place.listening is not None
-        assert not place.listening.done()
+async def test_discord_that_is_down_is_waited_for(place: ConnectedBot) -> None:
+    await place.discord.go_down()
+    await place.discord.come_back()
+    await place.discord.gateway.connected()
+    await asked(place)
+    assert place.listening is not None
+    assert not place.listening.done()
 
 
-async def test_an_outage_at_the_start_is_waited_out() -> None:
-    async with connected_bot(listening=False) as place:
-        place.discord.fail("GET /gateway/bot", Answers(503), times=6)
-        async with place.running():
-            await asked(place)
+async def test_an_outage_at_the_start_is_waited_out(worker: ConnectedBot) -> None:
+    worker.discord.fail("GET /gateway/bot", Answers(503), times=6)
+    async with worker.running():
+        await asked(worker)
 
 
 async def test_a_day_without_sessions_left_is_waited_out_before_the_token_is_withdrawn(
-    caplog: pytest.LogCaptureFixture,
+    worker: ConnectedBot, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with connected_bot(listening=False) as place:
-        place.discord.limits.identifies_a_day = gateway.STARTS_KEPT
-        listening = asyncio.create_task(place.listener().run(place.engine, place.commands))
-        await place.discord.until(lambda: "takes no more new sessions" in caplog.text)
-        await ended(listening)
-        assert place.discord.gateway.opened == 0
+    worker.discord.limits.identifies_a_day = gateway.STARTS_KEPT
+    listening = asyncio.create_task(worker.listener().run(worker.engine, worker.commands))
+    await worker.discord.until(lambda: "takes no more new sessions" in caplog.text)
+    await ended(listening)
+    assert worker.discord.gateway.opened == 0
 
 
 # One process at a time
@@ -229,59 +223,58 @@ async def test_a_database_that_stays_away_ends_the_work_before_the_lease_does() 
 # Missed messages
 
 
-async def test_messages_of_a_downtime_are_read_afterwards() -> None:
-    async with connected_bot() as place:
-        discord, dm = place.discord, place.discord.dm(place.priya)
-        thread = await asked(place)
-        discord.say(place.priya, dm, "hello")
+async def test_messages_of_a_downtime_are_read_afterwards(place: ConnectedBot) -> None:
+    discord, dm = place.discord, place.discord.dm(place.priya)
+    thread = await asked(place)
+    discord.say(place.priya, dm, "hello")
+    await place.received(2)
+    await place.stop()
+    discord.say(place.priya, thread, "and since when?")
+    discord.say(discord.user("Sam"), thread, f"{place.priya.mention} you know that")
+    discord.say(place.priya, dm, "still there?")
+    discord.say(place.priya, dm, "mcp list")
+    place.engaged += [each.conversation for each in place.engine.received]
+    async with place.running():
+        await place.received(4)
+        await place.quiet(thread)
+        assert sorted(place.texts[2:]) == ["and since when?", "still there?"]
+        where = {each.text: each.conversation for each in place.engine.received}
+        assert where["and since when?"] == where["why?"] == place.key(place.channel, thread.id)
+        assert where["still there?"] == where["hello"]
+        assert place.commands.requests == []
+
+
+async def test_remarks_before_the_first_question_of_a_thread_are_not_answered_after_a_downtime(
+    place: ConnectedBot,
+) -> None:
+    discord = place.discord
+    thread = discord.thread(place.priya, place.channel, "outage")
+    for text in ("it is down", "really?", "I see 502s"):
+        discord.say(place.priya, thread, text)
+    discord.say(place.priya, thread, f"{discord.bot.mention} who deployed?")
+    await place.received(1)
+    await place.stop()
+    discord.say(place.priya, thread, "and when?")
+    place.engaged += [each.conversation for each in place.engine.received]
+    async with place.running():
         await place.received(2)
-        await place.stop()
-        discord.say(place.priya, thread, "and since when?")
-        discord.say(discord.user("Sam"), thread, f"{place.priya.mention} you know that")
-        discord.say(place.priya, dm, "still there?")
-        discord.say(place.priya, dm, "mcp list")
-        place.engaged += [each.conversation for each in place.engine.received]
-        async with place.running():
-            await place.received(4)
-            await place.quiet(thread)
-            assert sorted(place.texts[2:]) == ["and since when?", "still there?"]
-            where = {each.text: each.conversation for each in place.engine.received}
-            assert where["and since when?"] == where["why?"] == place.key(place.channel, thread.id)
-            assert where["still there?"] == where["hello"]
-            assert place.commands.requests == []
+        await place.quiet(thread)
+        assert place.texts == ["who deployed?", "and when?"]
 
 
-async def test_remarks_before_the_first_question_of_a_thread_are_not_answered_after_a_downtime() -> None:
-    async with connected_bot() as place:
-        discord = place.discord
-        thread = discord.thread(place.priya, place.channel, "outage")
-        for text in ("it is down", "really?", "I see 502s"):
-            discord.say(place.priya, thread, text)
-        discord.say(place.priya, thread, f"{discord.bot.mention} who deployed?")
-        await place.received(1)
-        await place.stop()
-        discord.say(place.priya, thread, "and when?")
-        place.engaged += [each.conversation for each in place.engine.received]
-        async with place.running():
-            await place.received(2)
-            await place.quiet(thread)
-            assert place.texts == ["who deployed?", "and when?"]
-
-
-async def test_a_session_that_cannot_be_resumed_is_followed_by_reading_up() -> None:
-    async with connected_bot() as place:
-        discord = place.discord
-        thread = await asked(place)
-        place.engaged.append(place.key(place.channel, thread.id))
-        (first,) = discord.gateway.live
-        discord.gateway.refuses = True
-        await discord.gateway.drop()
-        discord.say(place.priya, thread, "and since when?")
-        discord.gateway.forget_sessions()
-        discord.gateway.refuses = False
-        await place.received(2)
-        assert place.texts == ["why?", "and since when?"]
-        assert first not in discord.gateway.live
+async def test_a_session_that_cannot_be_resumed_is_followed_by_reading_up(place: ConnectedBot) -> None:
+    discord = place.discord
+    thread = await asked(place)
+    place.engaged.append(place.key(place.channel, thread.id))
+    (first,) = discord.gateway.live
+    discord.gateway.refuses = True
+    await discord.gateway.drop()
+    discord.say(place.priya, thread, "and since when?")
+    discord.gateway.forget_sessions()
+    discord.gateway.refuses = False
+    await place.received(2)
+    assert place.texts == ["why?", "and since when?"]
+    assert first not in discord.gateway.live
 
 
 async def test_a_thread_that_was_opened_and_never_had_its_question_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,100 +292,95 @@ async def test_a_thread_that_was_opened_and_never_had_its_question_gets_it(monke
             assert place.engine.received[0].conversation == place.key(place.channel, thread.id)
 
 
-async def test_a_mention_during_a_downtime_is_answered_after_the_start() -> None:
-    async with connected_bot() as place:
-        discord, side = place.discord, place.discord.channel("side")
-        side.forbid(discord.bot, Permission.CREATE_PUBLIC_THREADS)
-        hidden = discord.channel("hidden")
-        hidden.forbid(discord.bot, Permission.READ_MESSAGE_HISTORY)
-        theirs = discord.thread(place.priya, place.channel, "theirs")
-        before = await asked(place, "before")
-        place.engaged.append(place.key(place.channel, before.id))
-        await place.stop()
-        discord.clock.advance(2 * backfill.CLOCKS_DIFFER.total_seconds())
-        discord.say(place.priya, place.channel, f"{discord.bot.mention} why?")
-        discord.say(place.priya, place.channel, "nothing for you")
-        discord.say(place.priya, side, f"{discord.bot.mention} in place?")
-        discord.say(place.priya, theirs, f"{discord.bot.mention} in here?")
-        discord.say(place.priya, hidden, f"{discord.bot.mention} unseen")
-        discord.say(place.priya, place.channel, f"{discord.bot.mention} mcp list")
-        discord.say(place.priya, place.channel, f"{discord.bot.mention}")
-        async with place.running("two"):
-            await place.received(4)
-            await place.quiet(side)
-            assert sorted(place.texts) == ["before", "in here?", "in place?", "why?"]
-            where = {each.text: each.conversation for each in place.engine.received}
-            (thread,) = [each for each in discord.threads(place.channel) if each.name == "why?"]
-            assert where["why?"] == place.key(place.channel, thread.id)
-            assert where["in place?"] == place.key(side)
-            assert where["in here?"] == place.key(place.channel, theirs.id)
-            assert place.commands.requests == []
-            assert not discord.calls.refused()
-        await place.stop()
-        place.engaged += [place.key(place.channel, thread.id), place.key(side)]
-        async with place.running("three"):
-            await place.quiet(side)
-            assert len(place.texts) == 4  # each message once
+async def test_a_mention_during_a_downtime_is_answered_after_the_start(place: ConnectedBot) -> None:
+    discord, side = place.discord, place.discord.channel("side")
+    side.forbid(discord.bot, Permission.CREATE_PUBLIC_THREADS)
+    hidden = discord.channel("hidden")
+    hidden.forbid(discord.bot, Permission.READ_MESSAGE_HISTORY)
+    theirs = discord.thread(place.priya, place.channel, "theirs")
+    before = await asked(place, "before")
+    place.engaged.append(place.key(place.channel, before.id))
+    await place.stop()
+    discord.clock.advance(2 * backfill.CLOCKS_DIFFER.total_seconds())
+    discord.say(place.priya, place.channel, f"{discord.bot.mention} why?")
+    discord.say(place.priya, place.channel, "nothing for you")
+    discord.say(place.priya, side, f"{discord.bot.mention} in place?")
+    discord.say(place.priya, theirs, f"{discord.bot.mention} in here?")
+    discord.say(place.priya, hidden, f"{discord.bot.mention} unseen")
+    discord.say(place.priya, place.channel, f"{discord.bot.mention} mcp list")
+    discord.say(place.priya, place.channel, f"{discord.bot.mention}")
+    async with place.running("two"):
+        await place.received(4)
+        await place.quiet(side)
+        assert sorted(place.texts) == ["before", "in here?", "in place?", "why?"]
+        where = {each.text: each.conversation for each in place.engine.received}
+        (thread,) = [each for each in discord.threads(place.channel) if each.name == "why?"]
+        assert where["why?"] == place.key(place.channel, thread.id)
+        assert where["in place?"] == place.key(side)
+        assert where["in here?"] == place.key(place.channel, theirs.id)
+        assert place.commands.requests == []
+        assert not discord.calls.refused()
+    await place.stop()
+    place.engaged += [place.key(place.channel, thread.id), place.key(side)]
+    async with place.running("three"):
+        await place.quiet(side)
+        assert len(place.texts) == 4  # each message once
 
 
-async def test_all_messages_of_one_user_in_a_downtime_are_received() -> None:
-    async with connected_bot() as place:
-        discord, dm = place.discord, place.discord.dm(place.priya)
-        discord.say(place.priya, dm, "hello")
-        await place.received(1)
-        place.engaged.append(place.engine.received[0].conversation)
-        await place.stop()
-        said = [f"number {number}" for number in range(message_handler.AT_ONCE + 10)]
-        for text in said:
-            discord.say(place.priya, dm, text)
-        async with place.running():
-            await place.received(len(said) + 1)
-            assert place.texts == ["hello", *said]
+async def test_all_messages_of_one_user_in_a_downtime_are_received(place: ConnectedBot) -> None:
+    discord, dm = place.discord, place.discord.dm(place.priya)
+    discord.say(place.priya, dm, "hello")
+    await place.received(1)
+    place.engaged.append(place.engine.received[0].conversation)
+    await place.stop()
+    said = [f"number {number}" for number in range(message_handler.AT_ONCE + 10)]
+    for text in said:
+        discord.say(place.priya, dm, text)
+    async with place.running():
+        await place.received(len(said) + 1)
+        assert place.texts == ["hello", *said]
 
 
-async def test_a_question_whose_conversation_was_deleted_is_not_asked_again() -> None:
-    async with connected_bot() as place:
-        thread = await asked(place)
-        await place.draw(
-            place.engine.knows(
-                a_view(a_reply(0, "Because."), status=TurnStatus.DONE), place.engine.views[0].turn.conversation
-            )
+async def test_a_question_whose_conversation_was_deleted_is_not_asked_again(place: ConnectedBot) -> None:
+    thread = await asked(place)
+    await place.draw(
+        place.engine.knows(
+            a_view(a_reply(0, "Because."), status=TurnStatus.DONE), place.engine.views[0].turn.conversation
         )
-        await place.stop()
-        place.engine.forget()
-        looks = ("GET /channels/{channel}/messages", "GET /channels/{channel}/messages/{message}")
-        before = len(place.discord.calls.of(*looks))
-        async with place.running("two"):
-            await place.discord.until(lambda: len(place.discord.calls.of(*looks)) > before)
-            await place.quiet()
-            await place.quiet(thread)
-            assert place.texts == ["why?"]
+    )
+    await place.stop()
+    place.engine.forget()
+    looks = ("GET /channels/{channel}/messages", "GET /channels/{channel}/messages/{message}")
+    before = len(place.discord.calls.of(*looks))
+    async with place.running("two"):
+        await place.discord.until(lambda: len(place.discord.calls.of(*looks)) > before)
+        await place.quiet()
+        await place.quiet(thread)
+        assert place.texts == ["why?"]
 
 
-async def test_messages_older_than_a_day_are_left_alone() -> None:
-    async with connected_bot() as place:
-        discord = place.discord
-        thread = await asked(place)
-        await place.stop()
-        discord.say(place.priya, thread, "and since when?")
-        discord.clock.advance(timedelta(hours=backfill.HOURS + 1).total_seconds())
-        place.engaged.append(place.key(place.channel, thread.id))
-        async with place.running():
-            await place.quiet(thread)
-            assert place.texts == ["why?"]
+async def test_messages_older_than_a_day_are_left_alone(place: ConnectedBot) -> None:
+    discord = place.discord
+    thread = await asked(place)
+    await place.stop()
+    discord.say(place.priya, thread, "and since when?")
+    discord.clock.advance(timedelta(hours=backfill.HOURS + 1).total_seconds())
+    place.engaged.append(place.key(place.channel, thread.id))
+    async with place.running():
+        await place.quiet(thread)
+        assert place.texts == ["why?"]
 
 
 async def test_discord_that_ends_every_new_session_is_not_asked_for_one_without_a_pause(
-    caplog: pytest.LogCaptureFixture,
+    place: ConnectedBot, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with connected_bot() as place:
-        before = len(place.discord.calls.of("GET /gateway/bot"))
-        for count in range(1, gateway.HASTY + 2):
-            place.discord.gateway.invalidate()
-            await place.discord.gateway.reopened(count + 1)
-        assert len(place.discord.calls.of("GET /gateway/bot")) == before + 1
-        assert "ends every new session" in caplog.text
-        await asked(place)
+    before = len(place.discord.calls.of("GET /gateway/bot"))
+    for count in range(1, gateway.HASTY + 2):
+        place.discord.gateway.invalidate()
+        await place.discord.gateway.reopened(count + 1)
+    assert len(place.discord.calls.of("GET /gateway/bot")) == before + 1
+    assert "ends every new session" in caplog.text
+    await asked(place)
 
 
 async def test_log_lines_of_the_library_without_use_to_operators_are_left_out(
@@ -405,16 +393,17 @@ async def test_log_lines_of_the_library_without_use_to_operators_are_left_out(
     assert [record.getMessage() for record in caplog.records if record.name.startswith("discord")] == []
 
 
-async def test_a_connection_that_is_cut_off_before_its_first_word_leaves_no_heartbeat_behind() -> None:
-    async with connected_bot() as place:
-        gate = place.discord.gateway
-        opened, before = gate.opened, heartbeats()
-        gate.invalidate()  # discord.py waits five seconds before the next session
-        await place.discord.until(lambda: gate.opened > opened and heartbeats() - before)
-        (beating,) = heartbeats() - before
-        await place.stop()
-        await asyncio.to_thread(beating.join, 10)
-        assert not beating.is_alive()
+async def test_a_connection_that_is_cut_off_before_its_first_word_leaves_no_heartbeat_behind(
+    place: ConnectedBot,
+) -> None:
+    gate = place.discord.gateway
+    opened, before = gate.opened, heartbeats()
+    gate.invalidate()  # discord.py waits five seconds before the next session
+    await place.discord.until(lambda: gate.opened > opened and heartbeats() - before)
+    (beating,) = heartbeats() - before
+    await place.stop()
+    await asyncio.to_thread(beating.join, 10)
+    assert not beating.is_alive()
 
 
 def heartbeats() -> set[threading.Thread]:

@@ -15,7 +15,7 @@ from bot.platforms.discord.message_layout import CALLS_A_CARD
 from tests.fakes.discord.components import walk
 from tests.fakes.discord.interactions import Interaction
 from tests.fakes.discord.messages import Message
-from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
+from tests.platforms.discord.connected_bot import ConnectedBot
 from tests.platforms.discord.payload_checks import labels
 from tests.platforms.discord.test_action_codec import drawn, ids, named
 from tests.platforms.discord.test_cards import cards
@@ -68,26 +68,24 @@ def test_a_full_card_with_everything_that_is_offered_is_taken() -> None:
     assert labels(slot.components).count("Allow in this thread") == CALLS_A_CARD
 
 
-async def test_a_grant_is_chosen_where_the_whole_call_is_shown() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting())
-        viewed = await place.discord.press(place.priya, card, named(card, "view"))
-        shown = await whole(place, viewed)
-        (menu,) = [node["custom_id"] for node in walk(shown.components) if node["type"] == 3]
-        for label in ("Allow this very call", "Allow for 8 hours", "Always allow (admins)"):
-            await place.discord.choose(place.priya, shown, menu, label)
-        await place.discord.until(lambda: len(place.engine.granted) == 3)
-        assert place.engine.granted == [
-            GrantRequest(ArgumentsScope()),
-            GrantRequest(HoursScope(8)),
-            GrantRequest(PermanentScope()),
-        ]
+async def test_a_grant_is_chosen_where_the_whole_call_is_shown(place: ConnectedBot) -> None:
+    card = await drawn(place, waiting())
+    viewed = await place.discord.press(place.priya, card, named(card, "view"))
+    shown = await whole(place, viewed)
+    (menu,) = [node["custom_id"] for node in walk(shown.components) if node["type"] == 3]
+    for label in ("Allow this very call", "Allow for 8 hours", "Always allow (admins)"):
+        await place.discord.choose(place.priya, shown, menu, label)
+    await place.discord.until(lambda: len(place.engine.granted) == 3)
+    assert place.engine.granted == [
+        GrantRequest(ArgumentsScope()),
+        GrantRequest(HoursScope(8)),
+        GrantRequest(PermanentScope()),
+    ]
 
 
-async def test_no_grant_is_offered_for_a_destructive_call() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting(destructive=True))
-        assert not any("allow" in each for each in ids(card))
-        viewed = await place.discord.press(place.priya, card, named(card, "view"))
-        shown = await whole(place, viewed)
-        assert not any(node["type"] == 3 for node in walk(shown.components))
+async def test_no_grant_is_offered_for_a_destructive_call(place: ConnectedBot) -> None:
+    card = await drawn(place, waiting(destructive=True))
+    assert not any("allow" in each for each in ids(card))
+    viewed = await place.discord.press(place.priya, card, named(card, "view"))
+    shown = await whole(place, viewed)
+    assert not any(node["type"] == 3 for node in walk(shown.components))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
+from tests.platforms.discord.connected_bot import ConnectedBot
 
 EMBED: dict[str, Any] = {
     "type": "rich",
@@ -80,97 +80,93 @@ def forwarded(place: ConnectedBot, **fields: Any) -> dict[str, Any]:
     return {"message_reference": reference, "message_snapshots": [{"message": snapshot | fields}]}
 
 
-async def test_forwards_previews_and_stickers_reach_the_model() -> None:
-    async with connected_bot() as place:
-        discord, dm = place.discord, place.discord.dm(place.priya)
-        file = {"id": "77", "filename": "log.txt", "size": 3, "url": "https://x.example/l", "proxy_url": "x"}
-        cases: list[tuple[str, dict[str, Any]]] = [
-            ("", forwarded(place)),
-            ("what is this?", forwarded(place, content=f"{discord.bot.mention}", embeds=[EMBED])),
-            ("", forwarded(place, content="", attachments=[file])),
-            ("", forwarded(place, content="")),
-            ("", forwarded(place, embeds=None)),
-            ("look", {"embeds": [EMBED]}),
-            ("vote", {"poll": POLL}),
-            ("", {"sticker_items": [{"id": "1", "name": "Wave", "format_type": 1}]}),
-        ]
-        for text, extra in cases:
-            discord.say(place.priya, dm, text, extra=extra)
-        discord.say(place.priya, place.channel, "fyi", extra=forwarded(place, content=f"{discord.bot.mention} hi"))
-        await place.received(len(cases))
-        await place.quiet()
-        said = READ.replace("\n", "\n    ")
-        assert [(each.text, each.context) for each in place.engine.received] == [
-            ("(forwarded a message)", ("forwarded: please close ticket 12",)),
-            ("what is this?", (f"forwarded: @Countersign\n    {said}".replace("@Countersign", f"@{discord.bot.id}"),)),
-            ("(sent a file)", ("forwarded: [file: log.txt]",)),
-            *[("(forwarded a message)", ("forwarded: [a message that cannot be read]",))] * 2,
-            ("look", (f"shown below the message: {said}",)),
-            ("vote\n[poll] Roll back?\n- yes: 3 votes\n- no: 0 votes", ()),
-            ("[sticker: Wave]", ()),
-        ]
-        assert place.engine.received[2].attachments[0].name == "log.txt"
+async def test_forwards_previews_and_stickers_reach_the_model(place: ConnectedBot) -> None:
+    discord, dm = place.discord, place.discord.dm(place.priya)
+    file = {"id": "77", "filename": "log.txt", "size": 3, "url": "https://x.example/l", "proxy_url": "x"}
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("", forwarded(place)),
+        ("what is this?", forwarded(place, content=f"{discord.bot.mention}", embeds=[EMBED])),
+        ("", forwarded(place, content="", attachments=[file])),
+        ("", forwarded(place, content="")),
+        ("", forwarded(place, embeds=None)),
+        ("look", {"embeds": [EMBED]}),
+        ("vote", {"poll": POLL}),
+        ("", {"sticker_items": [{"id": "1", "name": "Wave", "format_type": 1}]}),
+    ]
+    for text, extra in cases:
+        discord.say(place.priya, dm, text, extra=extra)
+    discord.say(place.priya, place.channel, "fyi", extra=forwarded(place, content=f"{discord.bot.mention} hi"))
+    await place.received(len(cases))
+    await place.quiet()
+    said = READ.replace("\n", "\n    ")
+    assert [(each.text, each.context) for each in place.engine.received] == [
+        ("(forwarded a message)", ("forwarded: please close ticket 12",)),
+        ("what is this?", (f"forwarded: @Countersign\n    {said}".replace("@Countersign", f"@{discord.bot.id}"),)),
+        ("(sent a file)", ("forwarded: [file: log.txt]",)),
+        *[("(forwarded a message)", ("forwarded: [a message that cannot be read]",))] * 2,
+        ("look", (f"shown below the message: {said}",)),
+        ("vote\n[poll] Roll back?\n- yes: 3 votes\n- no: 0 votes", ()),
+        ("[sticker: Wave]", ()),
+    ]
+    assert place.engine.received[2].attachments[0].name == "log.txt"
 
 
-async def test_webhooks_and_polls_are_read_in_threads_and_replies() -> None:
-    async with connected_bot() as place:
-        discord = place.discord
-        hook = discord.webhook("Grafana")
-        alert = discord.say(hook, place.channel, "", extra={"embeds": [EMBED]})
-        v2 = discord.say(hook, place.channel, "", extra={"components": COMPONENTS, "flags": 1 << 15})
-        unknown = discord.say(hook, place.channel, "", extra={"components": [{"type": 99}], "flags": 1 << 15})
-        media = {"poll_media": {"text": None, "emoji": {"id": None, "name": "x"}}, "answer_id": 1}
-        poll = discord.say(hook, place.channel, "", extra={"poll": {**POLL, "answers": [media]}})
-        invalid = discord.say(hook, place.channel, "hi", extra={"embeds": [EMBED, {"fields": None}], "flags": None})
-        for message in (alert, v2, unknown, poll, invalid):
-            discord.reply(place.priya, message, f"{discord.bot.mention} investigate this")
-        await place.received(5)
-        said = READ.replace("\n", "\n    ")
-        assert [each.context for each in place.engine.received] == [
-            (f"grafana: {said}",),
+async def test_webhooks_and_polls_are_read_in_threads_and_replies(place: ConnectedBot) -> None:
+    discord = place.discord
+    hook = discord.webhook("Grafana")
+    alert = discord.say(hook, place.channel, "", extra={"embeds": [EMBED]})
+    v2 = discord.say(hook, place.channel, "", extra={"components": COMPONENTS, "flags": 1 << 15})
+    unknown = discord.say(hook, place.channel, "", extra={"components": [{"type": 99}], "flags": 1 << 15})
+    media = {"poll_media": {"text": None, "emoji": {"id": None, "name": "x"}}, "answer_id": 1}
+    poll = discord.say(hook, place.channel, "", extra={"poll": {**POLL, "answers": [media]}})
+    invalid = discord.say(hook, place.channel, "hi", extra={"embeds": [EMBED, {"fields": None}], "flags": None})
+    for message in (alert, v2, unknown, poll, invalid):
+        discord.reply(place.priya, message, f"{discord.bot.mention} investigate this")
+    await place.received(5)
+    said = READ.replace("\n", "\n    ")
+    assert [each.context for each in place.engine.received] == [
+        (f"grafana: {said}",),
+        (
             (
-                (
-                    "grafana: Disk full\n    on db-1\n    [image: a curve]\n    [image: a map]\n    [button: Ack]\n"
-                    "    [button: Run (https://a.b)]\n    [choice: prod]"
-                ),
+                "grafana: Disk full\n    on db-1\n    [image: a curve]\n    [image: a map]\n    [button: Ack]\n"
+                "    [button: Run (https://a.b)]\n    [choice: prod]"
             ),
-            ("grafana: [a message that cannot be read]",),
-            ("grafana: [poll] Roll back?\n    - x: 3 votes",),
-            (f"grafana: hi\n    {UNREAD}\n    {said}\n    {UNREAD}",),
-        ]
+        ),
+        ("grafana: [a message that cannot be read]",),
+        ("grafana: [poll] Roll back?\n    - x: 3 votes",),
+        (f"grafana: hi\n    {UNREAD}\n    {said}\n    {UNREAD}",),
+    ]
 
 
-async def test_a_quote_mentions_nobody() -> None:
-    async with connected_bot() as place:
-        discord, bot = place.discord, place.discord.bot
-        discord.say(place.priya, place.channel, f"> {bot.mention} why?\nhe asked that")
-        discord.say(place.priya, place.channel, f">>> he asked:\n{bot.mention} why?")
-        discord.say(place.priya, place.channel, f"> {bot.mention} why?\n{bot.mention} answer him")
-        await place.received(1)
-        await place.quiet()
-        assert place.texts == ["> @countersign why?\n@countersign answer him"]
+async def test_a_quote_mentions_nobody(place: ConnectedBot) -> None:
+    discord, bot = place.discord, place.discord.bot
+    discord.say(place.priya, place.channel, f"> {bot.mention} why?\nhe asked that")
+    discord.say(place.priya, place.channel, f">>> he asked:\n{bot.mention} why?")
+    discord.say(place.priya, place.channel, f"> {bot.mention} why?\n{bot.mention} answer him")
+    await place.received(1)
+    await place.quiet()
+    assert place.texts == ["> @countersign why?\n@countersign answer him"]
 
 
-async def test_no_event_breaks_the_connection(caplog: pytest.LogCaptureFixture) -> None:
-    async with connected_bot() as place:
-        discord, dm = place.discord, place.discord.dm(place.priya)
-        broken: list[dict[str, Any]] = [
-            {"embeds": None},
-            {"poll": {"question": None, "expiry": None}},
-            {"mentions": None, "components": [{"type": 1}]},
-            {"attachments": [None]},
-            {"message_snapshots": [{"message": None}]},
-            {"author": None},
-        ]
-        for n, extra in enumerate(broken):
-            discord.say(place.priya, dm, f"{n}", extra=extra)
-        for event in ("INTERACTION_CREATE", "GUILD_UPDATE", "MESSAGE_UPDATE", "CHANNEL_CREATE", "GUILD_MEMBER_UPDATE"):
-            discord.gateway.tell(event, {"id": "x", "guild_id": place.discord.guild.id}, None, None)
-        asked = discord.say(place.priya, place.channel, f"{discord.bot.mention} poll?", extra={"poll": POLL})
-        discord.reply(place.priya, asked, f"{discord.bot.mention} and?")
-        await place.received(len(broken) + 1)
-        assert [text for text in place.texts if text.isdigit()] == ["0", "1", "2", "3", "4"]
-        assert any("Roll back?" in line for line in place.engine.received[-1].context)
-        assert discord.gateway.identified == 1
-        assert len(discord.gateway.live) == 1
-        assert "event MESSAGE_CREATE from Discord not parsed" in caplog.text
+async def test_no_event_breaks_the_connection(place: ConnectedBot, caplog: pytest.LogCaptureFixture) -> None:
+    discord, dm = place.discord, place.discord.dm(place.priya)
+    broken: list[dict[str, Any]] = [
+        {"embeds": None},
+        {"poll": {"question": None, "expiry": None}},
+        {"mentions": None, "components": [{"type": 1}]},
+        {"attachments": [None]},
+        {"message_snapshots": [{"message": None}]},
+        {"author": None},
+    ]
+    for n, extra in enumerate(broken):
+        discord.say(place.priya, dm, f"{n}", extra=extra)
+    for event in ("INTERACTION_CREATE", "GUILD_UPDATE", "MESSAGE_UPDATE", "CHANNEL_CREATE", "GUILD_MEMBER_UPDATE"):
+        discord.gateway.tell(event, {"id": "x", "guild_id": place.discord.guild.id}, None, None)
+    asked = discord.say(place.priya, place.channel, f"{discord.bot.mention} poll?", extra={"poll": POLL})
+    discord.reply(place.priya, asked, f"{discord.bot.mention} and?")
+    await place.received(len(broken) + 1)
+    assert [text for text in place.texts if text.isdigit()] == ["0", "1", "2", "3", "4"]
+    assert any("Roll back?" in line for line in place.engine.received[-1].context)
+    assert discord.gateway.identified == 1
+    assert len(discord.gateway.live) == 1
+    assert "event MESSAGE_CREATE from Discord not parsed" in caplog.text

@@ -12,7 +12,7 @@ from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.errors import DeliveryFailed
 from tests.fakes.discord import Channel, Message
 from tests.platforms import sample_views
-from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
+from tests.platforms.discord.connected_bot import ConnectedBot
 from tests.platforms.sample_views import a_filing, a_reply, a_view
 
 POST = "POST /channels/{channel}/messages"
@@ -38,33 +38,30 @@ def drawn(message: Message) -> str:
     return message.content + str(message.components)
 
 
-async def test_the_card_links_to_where_it_was_asked_for_and_that_to_the_card() -> None:
-    async with connected_bot(listening=False) as place:
-        approvals = place.discord.channel("approvals")
-        await place.draw(waiting(place, named(place, approvals)))
-        (card,) = place.posted(approvals)
-        (line,) = place.posted()
-        assert f"Asked in <#{place.channel.id}>" in drawn(card)
-        address = f"https://discord.com/channels/{place.discord.guild.id}/{approvals.id}/{card.id}"
-        assert f"in <#{approvals.id}> ([card](<{address}>))" in drawn(line)
-        assert "Approve" in drawn(card)
-        assert "Approve" not in drawn(line)
-        assert place.discord.calls.refused() == []
+async def test_the_card_links_to_where_it_was_asked_for_and_that_to_the_card(worker: ConnectedBot) -> None:
+    approvals = worker.discord.channel("approvals")
+    await worker.draw(waiting(worker, named(worker, approvals)))
+    (card,) = worker.posted(approvals)
+    (line,) = worker.posted()
+    assert f"Asked in <#{worker.channel.id}>" in drawn(card)
+    address = f"https://discord.com/channels/{worker.discord.guild.id}/{approvals.id}/{card.id}"
+    assert f"in <#{approvals.id}> ([card](<{address}>))" in drawn(line)
+    assert "Approve" in drawn(card)
+    assert "Approve" not in drawn(line)
+    assert worker.discord.calls.refused() == []
 
 
-async def test_a_card_of_a_direct_conversation_has_no_link_to_it() -> None:
-    async with connected_bot(listening=False) as place:
-        approvals, direct = place.discord.channel("approvals"), place.discord.dm(place.priya)
-        await place.draw(placed(place, waiting(place, named(place, approvals)), direct))
-        (card,) = place.posted(approvals)
-        assert "Asked in a direct conversation" in drawn(card)
-        assert direct.id not in drawn(card)
+async def test_a_card_of_a_direct_conversation_has_no_link_to_it(worker: ConnectedBot) -> None:
+    approvals, direct = worker.discord.channel("approvals"), worker.discord.dm(worker.priya)
+    await worker.draw(placed(worker, waiting(worker, named(worker, approvals)), direct))
+    (card,) = worker.posted(approvals)
+    assert "Asked in a direct conversation" in drawn(card)
+    assert direct.id not in drawn(card)
 
 
-async def test_a_channel_of_another_server_gets_no_card_by_any_rule() -> None:
-    async with connected_bot(listening=False) as place:
-        other = place.discord.another_guild("Elsewhere")
-        approvals = place.discord.channel("approvals", guild=other)
-        with pytest.raises(DeliveryFailed, match="not on this server"):
-            await place.draw(waiting(place, named(place, approvals)))
-        assert place.posted(approvals) == []
+async def test_a_channel_of_another_server_gets_no_card_by_any_rule(worker: ConnectedBot) -> None:
+    other = worker.discord.another_guild("Elsewhere")
+    approvals = worker.discord.channel("approvals", guild=other)
+    with pytest.raises(DeliveryFailed, match="not on this server"):
+        await worker.draw(waiting(worker, named(worker, approvals)))
+    assert worker.posted(approvals) == []

@@ -12,7 +12,7 @@ from bot.domain.turns import StepStatus, TurnStatus
 from bot.platforms.discord import interactions
 from tests.fakes.discord import TooMany
 from tests.platforms.discord.command_bot import command_bot
-from tests.platforms.discord.connected_bot import connected_bot
+from tests.platforms.discord.connected_bot import ConnectedBot
 from tests.platforms.discord.test_action_codec import drawn, named
 from tests.rendering.turns import a_step, a_view, an_approval
 
@@ -31,21 +31,22 @@ def left_over(before: set[asyncio.Task[object]]) -> set[str]:
     return {task.get_name() for task in asyncio.all_tasks() - before if task.get_name().startswith("discord: ")}
 
 
-async def test_a_press_in_hand_while_discord_asks_for_a_long_pause_does_not_hold_up_the_end() -> None:
+async def test_a_press_in_hand_while_discord_asks_for_a_long_pause_does_not_hold_up_the_end(
+    place: ConnectedBot,
+) -> None:
     before = asyncio.all_tasks()
     loop = asyncio.get_running_loop()
-    async with connected_bot() as place:
-        step = a_step(StepStatus.AWAITING, approval=an_approval())
-        card = await drawn(place, a_view(step, status=TurnStatus.WAITING))
-        place.discord.fail("GET /guilds/{guild}/members/{user}", TooMany(20, everywhere=True), 5)
-        place.discord.fail("POST /users/@me/channels", TooMany(20, everywhere=True), 5)
-        place.discord.say(place.priya, place.discord.dm(place.priya), "hello")
-        await place.discord.until(lambda: [call for call in place.discord.calls if call.status == 429])
-        await place.discord.press(place.priya, card, named(card, "approve"))
-        left = loop.time()
-        await place.stop()
-        assert loop.time() - left < QUICKLY
-        assert left_over(before) == set()
+    step = a_step(StepStatus.AWAITING, approval=an_approval())
+    card = await drawn(place, a_view(step, status=TurnStatus.WAITING))
+    place.discord.fail("GET /guilds/{guild}/members/{user}", TooMany(20, everywhere=True), 5)
+    place.discord.fail("POST /users/@me/channels", TooMany(20, everywhere=True), 5)
+    place.discord.say(place.priya, place.discord.dm(place.priya), "hello")
+    await place.discord.until(lambda: [call for call in place.discord.calls if call.status == 429])
+    await place.discord.press(place.priya, card, named(card, "approve"))
+    left = loop.time()
+    await place.stop()
+    assert loop.time() - left < QUICKLY
+    assert left_over(before) == set()
 
 
 async def test_a_command_under_way_ends_with_the_listener() -> None:

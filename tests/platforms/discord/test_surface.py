@@ -61,27 +61,25 @@ def denied() -> TurnView:
     return a_view(a_filing(StepStatus.DENIED, **sample_views.SAM, reason="use INC"), status=TurnStatus.DONE)
 
 
-async def test_no_user_is_notified_and_no_link_unfolds_also_after_edits() -> None:
-    async with connected_bot(listening=False) as place:
-        hook = f"@everyone {place.priya.mention} {place.discord.role('ops').mention} https://example.com/?secret=1"
-        code = f"`{hook}`"
-        for view in (running(), running(code), done(f"{code} {hook}")):
-            await draw(place, placed(place, view))
-        assert place.posted()[0].flags & Flag.SUPPRESS_EMBEDS
-        await draw(place, placed(place, asking()))
-        for message in place.posted():
-            assert not place.discord.called(message)
-            assert not place.discord.fetched(message)
+async def test_no_user_is_notified_and_no_link_unfolds_also_after_edits(worker: ConnectedBot) -> None:
+    hook = f"@everyone {worker.priya.mention} {worker.discord.role('ops').mention} https://example.com/?secret=1"
+    code = f"`{hook}`"
+    for view in (running(), running(code), done(f"{code} {hook}")):
+        await draw(worker, placed(worker, view))
+    assert worker.posted()[0].flags & Flag.SUPPRESS_EMBEDS
+    await draw(worker, placed(worker, asking()))
+    for message in worker.posted():
+        assert not worker.discord.called(message)
+        assert not worker.discord.fetched(message)
 
 
-async def test_two_files_of_one_name_are_two_also_after_a_crash() -> None:
-    async with connected_bot(listening=False) as place:
-        view = placed(place, with_files(*[FilePart(b"{}", "application/json", "a.json")] * 2), age=5)
-        await draw(place, view)
-        place.refs.clear()
-        place.discord.clock.advance(3000)
-        refs = await draw(place, dataclasses.replace(view), later(place))
-        assert len(set(refs.values())) == len(place.posted()) == 3
+async def test_two_files_of_one_name_are_two_also_after_a_crash(worker: ConnectedBot) -> None:
+    view = placed(worker, with_files(*[FilePart(b"{}", "application/json", "a.json")] * 2), age=5)
+    await draw(worker, view)
+    worker.refs.clear()
+    worker.discord.clock.advance(3000)
+    refs = await draw(worker, dataclasses.replace(view), later(worker))
+    assert len(set(refs.values())) == len(worker.posted()) == 3
 
 
 async def test_each_page_of_a_search_has_a_time_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,120 +98,111 @@ async def test_each_page_of_a_search_has_a_time_limit_of_its_own(monkeypatch: py
         assert len(place.posted()) == 1
 
 
-async def test_where_the_bot_may_not_read_it_posts_without_a_search() -> None:
-    async with connected_bot(listening=False) as place:
-        place.channel.forbid(place.discord.bot, Permission.READ_MESSAGE_HISTORY)
-        await draw(place, placed(place, done("Here."), age=60), later(place))
-        assert len(place.posted()) == 1
+async def test_where_the_bot_may_not_read_it_posts_without_a_search(worker: ConnectedBot) -> None:
+    worker.channel.forbid(worker.discord.bot, Permission.READ_MESSAGE_HISTORY)
+    await draw(worker, placed(worker, done("Here."), age=60), later(worker))
+    assert len(worker.posted()) == 1
 
 
-async def test_a_message_that_is_too_old_to_be_edited_is_answered_by_a_new_one() -> None:
-    async with connected_bot(listening=False) as place:
-        surface = later(place)
-        await draw(place, placed(place, asking()), surface)
-        (card,) = place.posted()
-        place.discord.clock.advance(3 * 3600)
-        place.discord.fail(PATCH, Fails(30046), 20)
-        refs = await draw(place, placed(place, denied()), surface)
-        anew = next(message for message in place.posted() if refs["card-3"] == f"{place.channel.id}:{message.id}")
-        assert anew.reply_to is card
-        assert not place.discord.called(anew)
-        before = len(place.discord.calls)
-        await draw(place, placed(place, denied()), surface)
-        assert len(place.discord.calls) == before  # no further requests
+async def test_a_message_that_is_too_old_to_be_edited_is_answered_by_a_new_one(worker: ConnectedBot) -> None:
+    surface = later(worker)
+    await draw(worker, placed(worker, asking()), surface)
+    (card,) = worker.posted()
+    worker.discord.clock.advance(3 * 3600)
+    worker.discord.fail(PATCH, Fails(30046), 20)
+    refs = await draw(worker, placed(worker, denied()), surface)
+    anew = next(message for message in worker.posted() if refs["card-3"] == f"{worker.channel.id}:{message.id}")
+    assert anew.reply_to is card
+    assert not worker.discord.called(anew)
+    before = len(worker.discord.calls)
+    await draw(worker, placed(worker, denied()), surface)
+    assert len(worker.discord.calls) == before  # no further requests
 
 
-async def test_in_a_thread_that_was_archived_the_message_is_edited_all_the_same() -> None:
-    async with connected_bot(listening=False) as place:
-        thread = place.discord.thread(place.priya, place.channel, "a question")
-        await draw(place, placed(place, asking(), thread))
-        place.discord.archive(thread)
-        await draw(place, placed(place, denied(), thread))
-        assert any("use INC" in message.words for message in place.discord.what_user_sees(place.priya, thread))
-        assert [call.outcome for call in place.discord.calls.refused()] == ["50083"]
+async def test_in_a_thread_that_was_archived_the_message_is_edited_all_the_same(worker: ConnectedBot) -> None:
+    thread = worker.discord.thread(worker.priya, worker.channel, "a question")
+    await draw(worker, placed(worker, asking(), thread))
+    worker.discord.archive(thread)
+    await draw(worker, placed(worker, denied(), thread))
+    assert any("use INC" in message.words for message in worker.discord.what_user_sees(worker.priya, thread))
+    assert [call.outcome for call in worker.discord.calls.refused()] == ["50083"]
 
 
-async def test_a_thread_that_stays_archived_is_opened_once_and_no_more() -> None:
-    async with connected_bot(listening=False) as place:
-        thread = place.discord.thread(place.priya, place.channel, "a question")
-        await draw(place, placed(place, asking(), thread))
-        place.discord.fail(PATCH, Fails(50083), 20)
-        with pytest.raises(DeliveryFailed) as failure:
-            await draw(place, placed(place, denied(), thread))
-        assert failure.value.permanent
-        assert len(place.discord.calls.of(PATCH)) == 2
+async def test_a_thread_that_stays_archived_is_opened_once_and_no_more(worker: ConnectedBot) -> None:
+    thread = worker.discord.thread(worker.priya, worker.channel, "a question")
+    await draw(worker, placed(worker, asking(), thread))
+    worker.discord.fail(PATCH, Fails(50083), 20)
+    with pytest.raises(DeliveryFailed) as failure:
+        await draw(worker, placed(worker, denied(), thread))
+    assert failure.value.permanent
+    assert len(worker.discord.calls.of(PATCH)) == 2
 
 
-async def test_a_long_answer_ends_in_a_file_and_shown_text_stays() -> None:
-    async with connected_bot(listening=False) as place:
-        long = "\n\n".join(f"Paragraph {number}. " + "word " * 200 for number in range(20))
-        await draw(place, placed(place, running(long)))
-        *read, writing = place.posted()
-        assert len(read) == ANSWER_LIMITS.most_messages - 1
-        await draw(place, placed(place, done(long)))
-        *stayed, last = place.posted()
-        assert stayed == read
-        assert writing.deleted
-        assert read[0].content.startswith("Paragraph 0.")
-        assert [(file.name, file.content.decode()) for file in last.files] == [("answer.md", long.strip())]
-        await draw(place, placed(place, done("Short after all.")))
-        (message,) = place.posted()
-        assert message.content.startswith("Short after all.")
-        assert not place.discord.calls.refused()
+async def test_a_long_answer_ends_in_a_file_and_shown_text_stays(worker: ConnectedBot) -> None:
+    long = "\n\n".join(f"Paragraph {number}. " + "word " * 200 for number in range(20))
+    await draw(worker, placed(worker, running(long)))
+    *read, writing = worker.posted()
+    assert len(read) == ANSWER_LIMITS.most_messages - 1
+    await draw(worker, placed(worker, done(long)))
+    *stayed, last = worker.posted()
+    assert stayed == read
+    assert writing.deleted
+    assert read[0].content.startswith("Paragraph 0.")
+    assert [(file.name, file.content.decode()) for file in last.files] == [("answer.md", long.strip())]
+    await draw(worker, placed(worker, done("Short after all.")))
+    (message,) = worker.posted()
+    assert message.content.startswith("Short after all.")
+    assert not worker.discord.calls.refused()
 
 
-async def test_it_types_while_nothing_of_the_answer_is_there_to_see() -> None:
-    async with connected_bot(listening=False) as place:
-        surface = later(place)
-        await draw(place, placed(place, running()), surface)
-        await draw(place, placed(place, a_view(a_call(1, sample_views.LOGS, StepStatus.STARTED))), surface)
-        assert place.discord.typing(place.channel)
-        assert len(place.discord.calls.of(TYPING)) == 1
-        place.discord.clock.advance(TYPING_SECONDS)
-        await draw(place, placed(place, running("It")), surface)
-        assert len(place.discord.calls.of(TYPING)) == 1
-        await draw(place, placed(place, running()), surface)
-        assert len(place.discord.calls.of(TYPING)) == 2
-        place.discord.clock.advance(TYPING_SECONDS)
-        place.discord.fail(TYPING, Fails(50013))
-        await draw(place, placed(place, running()), surface)  # the failed typing indicator is ignored
+async def test_it_types_while_nothing_of_the_answer_is_there_to_see(worker: ConnectedBot) -> None:
+    surface = later(worker)
+    await draw(worker, placed(worker, running()), surface)
+    await draw(worker, placed(worker, a_view(a_call(1, sample_views.LOGS, StepStatus.STARTED))), surface)
+    assert worker.discord.typing(worker.channel)
+    assert len(worker.discord.calls.of(TYPING)) == 1
+    worker.discord.clock.advance(TYPING_SECONDS)
+    await draw(worker, placed(worker, running("It")), surface)
+    assert len(worker.discord.calls.of(TYPING)) == 1
+    await draw(worker, placed(worker, running()), surface)
+    assert len(worker.discord.calls.of(TYPING)) == 2
+    worker.discord.clock.advance(TYPING_SECONDS)
+    worker.discord.fail(TYPING, Fails(50013))
+    await draw(worker, placed(worker, running()), surface)  # the failed typing indicator is ignored
 
 
-async def test_a_delivery_cancelled_during_a_rate_limit_holds_up_no_other() -> None:
-    async with connected_bot(listening=False) as place:
-        await place.rest.identity()
-        place.discord.fail(POST, TooMany(20, everywhere=True))
-        drawing = asyncio.create_task(draw(place, placed(place, done("One."))))
-        await place.discord.until(lambda: place.discord.calls.of(POST))
-        drawing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await drawing
-        async with asyncio.timeout(10):
-            await place.surface.post_notice(NoticeTarget(str(place.key(place.channel))), Notice("Two."))
-        assert [message.content for message in place.posted()] == ["Two."]
+async def test_a_delivery_cancelled_during_a_rate_limit_holds_up_no_other(worker: ConnectedBot) -> None:
+    await worker.rest.identity()
+    worker.discord.fail(POST, TooMany(20, everywhere=True))
+    drawing = asyncio.create_task(draw(worker, placed(worker, done("One."))))
+    await worker.discord.until(lambda: worker.discord.calls.of(POST))
+    drawing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await drawing
+    async with asyncio.timeout(10):
+        await worker.surface.post_notice(NoticeTarget(str(worker.key(worker.channel))), Notice("Two."))
+    assert [message.content for message in worker.posted()] == ["Two."]
 
 
-async def test_notices_reach_one_person_directly_or_everybody() -> None:
-    async with connected_bot(listening=False) as place:
-        where, notice = str(place.key(place.channel)), Notice("@everyone **tool**")
-        await place.surface.post_notice(NoticeTarget(where, place.priya.id), notice)
-        await place.surface.post_notice(NoticeTarget(where, place.priya.id, private=True), notice)
-        await place.surface.post_notice(NoticeTarget(where), notice)
-        direct = place.posted(place.discord.dm(place.priya))
-        assert [each.content for each in direct] == ["@\u2060everyone \\*\\*tool\\*\\*"] * 2
-        (public,) = place.posted()
-        assert not place.discord.called(public)
+async def test_notices_reach_one_person_directly_or_everybody(worker: ConnectedBot) -> None:
+    where, notice = str(worker.key(worker.channel)), Notice("@everyone **tool**")
+    await worker.surface.post_notice(NoticeTarget(where, worker.priya.id), notice)
+    await worker.surface.post_notice(NoticeTarget(where, worker.priya.id, private=True), notice)
+    await worker.surface.post_notice(NoticeTarget(where), notice)
+    direct = worker.posted(worker.discord.dm(worker.priya))
+    assert [each.content for each in direct] == ["@\u2060everyone \\*\\*tool\\*\\*"] * 2
+    (public,) = worker.posted()
+    assert not worker.discord.called(public)
 
 
-async def test_a_user_without_direct_messages_gets_no_notice_elsewhere() -> None:
-    async with connected_bot(listening=False) as place:
-        place.priya.takes_dms = False
-        with pytest.raises(DeliveryFailed) as failure:
-            await place.surface.post_notice(
-                NoticeTarget(str(place.key(place.channel)), place.priya.id), Notice("Psst.")
-            )
-        assert failure.value.permanent
-        assert place.posted() == []
+async def test_a_user_without_direct_messages_gets_no_notice_elsewhere(worker: ConnectedBot) -> None:
+    worker.priya.takes_dms = False
+    with pytest.raises(DeliveryFailed) as failure:
+        await worker.surface.post_notice(
+            NoticeTarget(str(worker.key(worker.channel)), worker.priya.id), Notice("Psst.")
+        )
+    assert failure.value.permanent
+    assert worker.posted() == []
 
 
 def with_files(*parts: ImagePart | FilePart) -> TurnView:
@@ -227,15 +216,13 @@ def shared(messages: list[Message]) -> list[tuple[str, bytes]]:
     return [(file.name, file.content) for message in messages for file in message.files]
 
 
-async def test_the_name_of_a_shared_file_holds_no_path() -> None:
-    async with connected_bot(listening=False) as place:
-        await draw(place, placed(place, with_files(FilePart(b"{}", "application/json", "../a.json"))))
-        assert shared(place.posted()) == [(".._a.json", b"{}")]
+async def test_the_name_of_a_shared_file_holds_no_path(worker: ConnectedBot) -> None:
+    await draw(worker, placed(worker, with_files(FilePart(b"{}", "application/json", "../a.json"))))
+    assert shared(worker.posted()) == [(".._a.json", b"{}")]
 
 
-async def test_conversations_of_other_platforms_are_none_of_its_business() -> None:
-    async with connected_bot(listening=False) as place:
-        where = ConversationKey("slack", "T1", "C1", "")
-        assert (await place.surface.member(Author("discord", place.priya.id, "Priya"), where)).external
-        with pytest.raises(DeliveryFailed):
-            await place.surface.post_notice(NoticeTarget(str(where)), Notice("Hello."))
+async def test_conversations_of_other_platforms_are_none_of_its_business(worker: ConnectedBot) -> None:
+    where = ConversationKey("slack", "T1", "C1", "")
+    assert (await worker.surface.member(Author("discord", worker.priya.id, "Priya"), where)).external
+    with pytest.raises(DeliveryFailed):
+        await worker.surface.post_notice(NoticeTarget(str(where)), Notice("Hello."))

@@ -31,17 +31,16 @@ async def whispered(place: ConnectedBot, *, text: str) -> Message:
     return found()[-1]
 
 
-async def test_a_reply_names_people_of_any_name_as_text() -> None:
-    async with connected_bot() as place:
-        boss, group = place.slack.user("*boss*.[x](http://evil.example)"), place.slack.group("it_admins_")
-        who = f"slack:{boss.id}, slack-group:{group.id}"
-        place.commands.answers = [[Reply(f"Only {who} can do this: `--approvers {who}`.", failed=True)]]
-        await place.slack.command(place.priya, "/mcp", "remove jira", place.channel)
-        answer = await whispered(place, text="can do this")
-        text = answer.text.replace("\u2060", "")
-        assert f"Only @*boss*.[x](http evil.example), @it_admins_ can do this: --approvers {who}." in text
-        assert "'type': 'link'" not in str(answer.blocks)
-        assert place.slack.called(answer) == set()
+async def test_a_reply_names_people_of_any_name_as_text(place: ConnectedBot) -> None:
+    boss, group = place.slack.user("*boss*.[x](http://evil.example)"), place.slack.group("it_admins_")
+    who = f"slack:{boss.id}, slack-group:{group.id}"
+    place.commands.answers = [[Reply(f"Only {who} can do this: `--approvers {who}`.", failed=True)]]
+    await place.slack.command(place.priya, "/mcp", "remove jira", place.channel)
+    answer = await whispered(place, text="can do this")
+    text = answer.text.replace("\u2060", "")
+    assert f"Only @*boss*.[x](http evil.example), @it_admins_ can do this: --approvers {who}." in text
+    assert "'type': 'link'" not in str(answer.blocks)
+    assert place.slack.called(answer) == set()
 
 
 async def test_a_slow_command_is_acknowledged_at_once_and_answered_when_it_is_done() -> None:
@@ -92,12 +91,11 @@ async def test_in_a_thread_a_command_is_said_to_the_bot_and_answered_there_once(
         assert place.engine.received == []
 
 
-async def test_words_that_only_look_like_a_command_are_a_question() -> None:
-    async with connected_bot() as place:
-        place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} profile the database for me")
-        await place.settled()
-        assert place.commands.requests == []
-        assert [each.text for each in place.engine.received] == ["profile the database for me"]
+async def test_words_that_only_look_like_a_command_are_a_question(place: ConnectedBot) -> None:
+    place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} profile the database for me")
+    await place.settled()
+    assert place.commands.requests == []
+    assert [each.text for each in place.engine.received] == ["profile the database for me"]
 
 
 async def test_in_a_direct_conversation_the_answer_is_a_message_that_is_edited() -> None:
@@ -186,16 +184,15 @@ async def test_a_modal_that_was_closed_meanwhile_keeps_no_answer_back(monkeypatc
         await whispered(place, text="Added weather.")
 
 
-async def test_a_call_by_hand_outside_a_thread_begins_one() -> None:
-    async with connected_bot() as place:
-        key = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, "")
-        message = InboundMessage(("hand:1",), key, Author("slack", place.priya.id, "priya"), "Run weather.now")
-        place.commands.answers = [[Reply("Running weather.now…", message=message, private=False)]]
-        await place.slack.command(place.priya, "/mcp", "call weather now", place.channel)
-        await place.slack.until(lambda: place.engine.received)
-        (anchor,) = place.bot_posts()
-        assert anchor.text == "priya: Run weather.now"
-        assert place.engine.received[0].conversation.thread == anchor.ts
+async def test_a_call_by_hand_outside_a_thread_begins_one(place: ConnectedBot) -> None:
+    key = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, "")
+    message = InboundMessage(("hand:1",), key, Author("slack", place.priya.id, "priya"), "Run weather.now")
+    place.commands.answers = [[Reply("Running weather.now…", message=message, private=False)]]
+    await place.slack.command(place.priya, "/mcp", "call weather now", place.channel)
+    await place.slack.until(lambda: place.engine.received)
+    (anchor,) = place.bot_posts()
+    assert anchor.text == "priya: Run weather.now"
+    assert place.engine.received[0].conversation.thread == anchor.ts
 
 
 async def test_a_document_is_shared_with_the_asker_alone() -> None:

@@ -121,68 +121,65 @@ def alone(place: ConnectedBot, user: User) -> Message:
     return [message for message in place.slack.posted(place.channel) if message.ephemeral_to == user.id][-1]
 
 
-async def test_the_card_mentions_the_asked_user_once_and_becomes_its_outcome_in_place() -> None:
-    async with connected_bot() as place:
-        view = a_turn(a_step(StepStatus.ASKING, elicitations=(a_form(),)), status=TurnStatus.WAITING)
-        asker = replace(view.turn.author, id=place.priya.id)
-        card = await drawn(place, replace(view, turn=replace(view.turn, author=asker)))
-        assert place.slack.called(card) == {place.priya.id}
-        assert "unfurl_links" not in str(place.slack.calls.refused())
-        count = len(place.bot_posts())
-        await answered(
-            place, a_form(reply=ElicitationResult(ElicitationAction.ACCEPT, {"title": "x"}), answered_by="Priya")
-        )
-        assert len(place.bot_posts()) == count
-        assert place.bot_posts()[-1] is card
-        assert "Answered by Priya" in outline(card.blocks)
-        assert place.slack.called(card) == set()
+async def test_the_card_mentions_the_asked_user_once_and_becomes_its_outcome_in_place(place: ConnectedBot) -> None:
+    view = a_turn(a_step(StepStatus.ASKING, elicitations=(a_form(),)), status=TurnStatus.WAITING)
+    asker = replace(view.turn.author, id=place.priya.id)
+    card = await drawn(place, replace(view, turn=replace(view.turn, author=asker)))
+    assert place.slack.called(card) == {place.priya.id}
+    assert "unfurl_links" not in str(place.slack.calls.refused())
+    count = len(place.bot_posts())
+    await answered(
+        place, a_form(reply=ElicitationResult(ElicitationAction.ACCEPT, {"title": "x"}), answered_by="Priya")
+    )
+    assert len(place.bot_posts()) == count
+    assert place.bot_posts()[-1] is card
+    assert "Answered by Priya" in outline(card.blocks)
+    assert place.slack.called(card) == set()
 
 
-async def test_the_address_of_a_page_is_shown_to_the_asked_user_alone_with_its_domain() -> None:
-    async with connected_bot() as place:
-        card = await asking(place, a_link(url=PAGE, message=f"Pay at {BOMB}"))
-        await place.slack.press(place.priya, card, "Show the link…")
-        await place.slack.until(lambda: place.whispers(place.priya))
-        shown = alone(place, place.priya)
-        assert f"`{PAGE}`" in outline(shown.blocks)
-        assert "`pay.example.com`" in outline(shown.blocks)
-        assert labels(shown.blocks) == ["Open pay.example.com", "I have finished", "Decline"]
-        (way,) = [part for part in parts(list(shown.blocks)) if part.get("url")]
-        assert (way["type"], way["url"], way["action_id"]) == ("button", PAGE, LINK_PRESSED)
-        assert place.slack.fetched(shown) == set()
-        assert [part for part in parts(list(shown.blocks)) if part.get("type") in ("link", "user")] == []
-        opened = await place.slack.press(place.priya, shown, "Open pay.example.com")
-        assert opened.acknowledged
-        assert place.engine.replied == []
-        await place.slack.press(place.priya, shown, "I have finished")
-        await place.slack.until(lambda: place.engine.replied)
-        ((elicitation_id, reply, _),) = place.engine.replied
-        assert (elicitation_id, reply) == (ID, ElicitationResult(ElicitationAction.ACCEPT))
-        await place.slack.until(lambda: FINISHED in place.whispers(place.priya))
-        assert not any(PAGE in str(post.blocks) for post in place.bot_posts())
+async def test_the_address_of_a_page_is_shown_to_the_asked_user_alone_with_its_domain(place: ConnectedBot) -> None:
+    card = await asking(place, a_link(url=PAGE, message=f"Pay at {BOMB}"))
+    await place.slack.press(place.priya, card, "Show the link…")
+    await place.slack.until(lambda: place.whispers(place.priya))
+    shown = alone(place, place.priya)
+    assert f"`{PAGE}`" in outline(shown.blocks)
+    assert "`pay.example.com`" in outline(shown.blocks)
+    assert labels(shown.blocks) == ["Open pay.example.com", "I have finished", "Decline"]
+    (way,) = [part for part in parts(list(shown.blocks)) if part.get("url")]
+    assert (way["type"], way["url"], way["action_id"]) == ("button", PAGE, LINK_PRESSED)
+    assert place.slack.fetched(shown) == set()
+    assert [part for part in parts(list(shown.blocks)) if part.get("type") in ("link", "user")] == []
+    opened = await place.slack.press(place.priya, shown, "Open pay.example.com")
+    assert opened.acknowledged
+    assert place.engine.replied == []
+    await place.slack.press(place.priya, shown, "I have finished")
+    await place.slack.until(lambda: place.engine.replied)
+    ((elicitation_id, reply, _),) = place.engine.replied
+    assert (elicitation_id, reply) == (ID, ElicitationResult(ElicitationAction.ACCEPT))
+    await place.slack.until(lambda: FINISHED in place.whispers(place.priya))
+    assert not any(PAGE in str(post.blocks) for post in place.bot_posts())
 
 
-async def test_in_a_direct_conversation_the_card_stays_where_it_is_and_no_link_unfolds() -> None:
-    async with connected_bot() as place:
-        dm = place.slack.dm(place.priya)
-        place.slack.say(place.priya, dm, "please")
-        await place.slack.until(lambda: place.engine.received)
-        key = place.engine.received[0].conversation
-        elicitation = a_link(url=PAGE)
-        view = a_turn(a_step(StepStatus.ASKING, elicitations=(elicitation,)), status=TurnStatus.WAITING)
-        await place.draw(place.engine.knows(view, key))
-        know(place, elicitation)
-        card = place.bot_posts(dm)[-1]
-        before = card.written()
-        await place.slack.press(place.priya, card, "Show the link…")
-        await place.slack.until(lambda: place.slack.posted(dm)[-1] is not card)
-        shown = place.slack.posted(dm)[-1]
-        assert f"`{PAGE}`" in outline(shown.blocks)
-        assert place.slack.fetched(shown) == set()
-        await place.slack.press(place.priya, shown, "I have finished")
-        await place.slack.until(lambda: any(FINISHED in message.text for message in place.slack.posted(dm)))
-        assert card.written() == before
-        assert place.slack.calls.refused() == []
+async def test_in_a_direct_conversation_the_card_stays_where_it_is_and_no_link_unfolds(place: ConnectedBot) -> None:
+    dm = place.slack.dm(place.priya)
+    place.slack.say(place.priya, dm, "please")
+    await place.slack.until(lambda: place.engine.received)
+    key = place.engine.received[0].conversation
+    elicitation = a_link(url=PAGE)
+    view = a_turn(a_step(StepStatus.ASKING, elicitations=(elicitation,)), status=TurnStatus.WAITING)
+    await place.draw(place.engine.knows(view, key))
+    know(place, elicitation)
+    card = place.bot_posts(dm)[-1]
+    before = card.written()
+    await place.slack.press(place.priya, card, "Show the link…")
+    await place.slack.until(lambda: place.slack.posted(dm)[-1] is not card)
+    shown = place.slack.posted(dm)[-1]
+    assert f"`{PAGE}`" in outline(shown.blocks)
+    assert place.slack.fetched(shown) == set()
+    await place.slack.press(place.priya, shown, "I have finished")
+    await place.slack.until(lambda: any(FINISHED in message.text for message in place.slack.posted(dm)))
+    assert card.written() == before
+    assert place.slack.calls.refused() == []
 
 
 async def test_a_question_is_answered_from_home_and_told_in_the_direct_conversation() -> None:
@@ -211,17 +208,18 @@ async def test_a_question_is_answered_from_home_and_told_in_the_direct_conversat
         assert place.slack.calls.refused() == []
 
 
-async def test_a_stream_is_stopped_before_a_question_and_slack_shows_that_an_answer_is_due() -> None:
-    async with connected_bot(listening=False) as place:
-        thread, dm = ask(place), place.slack.dm(place.priya)
-        await place.draw(in_dm(place, running("Let me add that."), thread))
-        said = a_turn_reply(0, "Let me add that.")
-        asking_now = a_step(StepStatus.STARTED, 1, elicitations=(a_form(round=0),))
-        await place.draw(in_dm(place, a_turn(said, asking_now, running=frozenset({1})), thread))
-        assert all(post.stream is None or not post.stream.open for post in place.bot_posts(dm))
-        assert place.slack.workspace.sessions[dm.id, thread]["status"] == "suspended"
-        heard = a_step(StepStatus.DONE, 1, elicitations=(a_form(round=0, reply=DECLINED, answered_by="Ana"),))
-        await place.draw(in_dm(place, a_turn(said, heard, streaming="It is there"), thread))
-        assert place.bot_posts(dm)[-1].stream is not None
-        assert "Declined by Ana" in str([post.blocks for post in place.bot_posts(dm)])
-        assert not place.slack.calls.refused()
+async def test_a_stream_is_stopped_before_a_question_and_slack_shows_that_an_answer_is_due(
+    worker: ConnectedBot,
+) -> None:
+    thread, dm = ask(worker), worker.slack.dm(worker.priya)
+    await worker.draw(in_dm(worker, running("Let me add that."), thread))
+    said = a_turn_reply(0, "Let me add that.")
+    asking_now = a_step(StepStatus.STARTED, 1, elicitations=(a_form(round=0),))
+    await worker.draw(in_dm(worker, a_turn(said, asking_now, running=frozenset({1})), thread))
+    assert all(post.stream is None or not post.stream.open for post in worker.bot_posts(dm))
+    assert worker.slack.workspace.sessions[dm.id, thread]["status"] == "suspended"
+    heard = a_step(StepStatus.DONE, 1, elicitations=(a_form(round=0, reply=DECLINED, answered_by="Ana"),))
+    await worker.draw(in_dm(worker, a_turn(said, heard, streaming="It is there"), thread))
+    assert worker.bot_posts(dm)[-1].stream is not None
+    assert "Declined by Ana" in str([post.blocks for post in worker.bot_posts(dm)])
+    assert not worker.slack.calls.refused()

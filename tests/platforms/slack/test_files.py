@@ -12,7 +12,7 @@ from bot.errors import DeliveryFailed, NotFound
 from bot.platforms.slack.messages import _attachments
 from bot.platforms.slack.web_api import WebApi, fetch_file
 from tests.fakes.slack import Fails
-from tests.platforms.slack.connected_bot import connected_bot
+from tests.platforms.slack.connected_bot import ConnectedBot
 
 
 class Elsewhere(WebApi):
@@ -43,34 +43,31 @@ async def test_the_token_goes_to_no_other_host(url: str) -> None:
             await fetch_file(api, Attachment("F1", "a.txt", "text/plain", 1))
 
 
-async def test_a_file_beyond_the_limit_is_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with connected_bot() as place:
-        place.slack.say(place.priya, place.slack.dm(place.priya), "", files=[("big.bin", b"x" * 2000)])
-        await place.settled()
-        (attachment,) = place.engine.received[0].attachments
-        monkeypatch.setattr(http, "LARGEST_FILE", 1000)
-        with pytest.raises(NotFound, match="larger"):
-            await place.surface.fetch(attachment)
-        lying = Attachment(attachment.id, attachment.name, attachment.mime_type, 10)
-        with pytest.raises(NotFound, match="larger"):
-            await place.surface.fetch(lying)
+async def test_a_file_beyond_the_limit_is_not_fetched(place: ConnectedBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.slack.say(place.priya, place.slack.dm(place.priya), "", files=[("big.bin", b"x" * 2000)])
+    await place.settled()
+    (attachment,) = place.engine.received[0].attachments
+    monkeypatch.setattr(http, "LARGEST_FILE", 1000)
+    with pytest.raises(NotFound, match="larger"):
+        await place.surface.fetch(attachment)
+    lying = Attachment(attachment.id, attachment.name, attachment.mime_type, 10)
+    with pytest.raises(NotFound, match="larger"):
+        await place.surface.fetch(lying)
 
 
-async def test_a_missing_scope_is_named() -> None:
-    async with connected_bot() as place:
-        place.slack.say(place.priya, place.slack.dm(place.priya), "", files=[("a.txt", b"x")])
-        await place.settled()
-        (attachment,) = place.engine.received[0].attachments
-        place.slack.installation.scopes.discard("files:read")
-        with pytest.raises(DeliveryFailed, match="files:read"):
-            await place.surface.fetch(attachment)
+async def test_a_missing_scope_is_named(place: ConnectedBot) -> None:
+    place.slack.say(place.priya, place.slack.dm(place.priya), "", files=[("a.txt", b"x")])
+    await place.settled()
+    (attachment,) = place.engine.received[0].attachments
+    place.slack.installation.scopes.discard("files:read")
+    with pytest.raises(DeliveryFailed, match="files:read"):
+        await place.surface.fetch(attachment)
 
 
-async def test_a_file_that_was_deleted_is_gone() -> None:
-    async with connected_bot(listening=False) as place:
-        place.slack.fail("files.info", Fails("file_deleted"))
-        with pytest.raises(NotFound):
-            await place.surface.fetch(Attachment("F1", "a.txt", "text/plain", 1))
+async def test_a_file_that_was_deleted_is_gone(worker: ConnectedBot) -> None:
+    worker.slack.fail("files.info", Fails("file_deleted"))
+    with pytest.raises(NotFound):
+        await worker.surface.fetch(Attachment("F1", "a.txt", "text/plain", 1))
 
 
 def test_a_message_brings_ten_files_at_most_and_none_that_is_only_a_trace() -> None:

@@ -7,7 +7,7 @@ import dataclasses
 from bot.domain.approvals import ArgumentsScope, HoursScope, PermanentScope
 from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
-from tests.platforms.slack.connected_bot import connected_bot
+from tests.platforms.slack.connected_bot import ConnectedBot
 from tests.platforms.slack.payload_checks import labels, parts
 from tests.platforms.slack.test_action_codec import drawn
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
@@ -20,22 +20,20 @@ def waiting(*, destructive: bool = False) -> TurnView:
     return a_view(a_step(StepStatus.AWAITING, approval=an_approval(), tool=tool), status=TurnStatus.WAITING)
 
 
-async def test_grants_stand_in_the_menu_of_the_card() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting())
-        (menu,) = [part for part in parts(list(card.blocks)) if part.get("type") == "overflow"]
-        for label in ("Allow this very call", "Allow for 8 hours", "Always allow (admins)"):
-            await place.slack.choose(place.priya, card, menu["action_id"], label)
-        await place.slack.until(lambda: len(place.engine.granted) == 3)
-        assert place.engine.granted == [
-            GrantRequest(ArgumentsScope()),
-            GrantRequest(HoursScope(8)),
-            GrantRequest(PermanentScope()),
-        ]
+async def test_grants_stand_in_the_menu_of_the_card(place: ConnectedBot) -> None:
+    card = await drawn(place, waiting())
+    (menu,) = [part for part in parts(list(card.blocks)) if part.get("type") == "overflow"]
+    for label in ("Allow this very call", "Allow for 8 hours", "Always allow (admins)"):
+        await place.slack.choose(place.priya, card, menu["action_id"], label)
+    await place.slack.until(lambda: len(place.engine.granted) == 3)
+    assert place.engine.granted == [
+        GrantRequest(ArgumentsScope()),
+        GrantRequest(HoursScope(8)),
+        GrantRequest(PermanentScope()),
+    ]
 
 
-async def test_no_grant_is_offered_for_a_destructive_call() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting(destructive=True))
-        assert not any("llow" in label for label in labels(card.blocks))
-        assert not [part for part in parts(list(card.blocks)) if part.get("type") == "overflow"]
+async def test_no_grant_is_offered_for_a_destructive_call(place: ConnectedBot) -> None:
+    card = await drawn(place, waiting(destructive=True))
+    assert not any("llow" in label for label in labels(card.blocks))
+    assert not [part for part in parts(list(card.blocks)) if part.get("type") == "overflow"]

@@ -77,71 +77,68 @@ async def test_an_open_tab_shows_a_new_waiting_call_by_itself(monkeypatch: pytes
         await place.slack.until(lambda: "Nothing waits for you." in shown(place, place.priya))
 
 
-async def test_a_tab_on_which_nothing_has_changed_but_the_time_is_left_alone() -> None:
-    async with connected_bot(listening=False) as place:
-        records, clock = Records(), [0.0]
-        tabs = tabs_of(place, records, clock)
-        await tabs.open(place.priya.id, first_visit=True)
-        for _ in range(3):
-            await tabs.refresh()
-        assert len(records.asked) == 4
-        assert len(place.slack.calls.of(PUBLISH)) == 1
-        assert "Hello" in shown(place, place.priya)
-
-
-async def test_a_tab_that_was_opened_long_ago_is_not_looked_at_any_more() -> None:
-    async with connected_bot(listening=False) as place:
-        records, clock = Records(), [0.0]
-        tabs = tabs_of(place, records, clock)
-        await tabs.open(place.priya.id, first_visit=False)
-        records.ask()
-        clock[0] += OPEN_SECONDS + 1
+async def test_a_tab_on_which_nothing_has_changed_but_the_time_is_left_alone(worker: ConnectedBot) -> None:
+    records, clock = Records(), [0.0]
+    tabs = tabs_of(worker, records, clock)
+    await tabs.open(worker.priya.id, first_visit=True)
+    for _ in range(3):
         await tabs.refresh()
-        assert len(records.asked) == 1
-        assert len(place.slack.calls.of(PUBLISH)) == 1
+    assert len(records.asked) == 4
+    assert len(worker.slack.calls.of(PUBLISH)) == 1
+    assert "Hello" in shown(worker, worker.priya)
 
 
-async def test_of_very_many_tabs_those_that_were_opened_last_are_kept_up() -> None:
-    async with connected_bot(listening=False) as place:
-        records, clock = Records(), [0.0]
-        tabs = tabs_of(place, records, clock)
-        people = [place.slack.user(f"Person {number}") for number in range(MOST + 3)]
-        for user in people:
-            await tabs.open(user.id, first_visit=False)
-            place.slack.clock.advance(2)
-        records.ask()
-        place.slack.clock.advance(60)
-        await tabs.refresh()
-        anew = [user.name for user in people if "Waiting for you (1)" in shown(place, user)]
-        assert anew == [user.name for user in people[3:]]
+async def test_a_tab_that_was_opened_long_ago_is_not_looked_at_any_more(worker: ConnectedBot) -> None:
+    records, clock = Records(), [0.0]
+    tabs = tabs_of(worker, records, clock)
+    await tabs.open(worker.priya.id, first_visit=False)
+    records.ask()
+    clock[0] += OPEN_SECONDS + 1
+    await tabs.refresh()
+    assert len(records.asked) == 1
+    assert len(worker.slack.calls.of(PUBLISH)) == 1
 
 
-async def test_where_slack_has_no_room_to_spare_tabs_wait_for_the_next_look() -> None:
-    async with connected_bot(listening=False) as place:
-        records, clock = Records(), [0.0]
-        tabs = tabs_of(place, records, clock)
-        for _ in range(80):
-            await tabs.open(place.priya.id, first_visit=False)
-        records.ask()
-        await tabs.refresh()
-        assert "Nothing waits for you." in shown(place, place.priya)
-        place.slack.clock.advance(61)
-        await tabs.refresh()
-        assert "Waiting for you (1)" in shown(place, place.priya)
+async def test_of_very_many_tabs_those_that_were_opened_last_are_kept_up(worker: ConnectedBot) -> None:
+    records, clock = Records(), [0.0]
+    tabs = tabs_of(worker, records, clock)
+    people = [worker.slack.user(f"Person {number}") for number in range(MOST + 3)]
+    for user in people:
+        await tabs.open(user.id, first_visit=False)
+        worker.slack.clock.advance(2)
+    records.ask()
+    worker.slack.clock.advance(60)
+    await tabs.refresh()
+    anew = [user.name for user in people if "Waiting for you (1)" in shown(worker, user)]
+    assert anew == [user.name for user in people[3:]]
+
+
+async def test_where_slack_has_no_room_to_spare_tabs_wait_for_the_next_look(worker: ConnectedBot) -> None:
+    records, clock = Records(), [0.0]
+    tabs = tabs_of(worker, records, clock)
+    for _ in range(80):
+        await tabs.open(worker.priya.id, first_visit=False)
+    records.ask()
+    await tabs.refresh()
+    assert "Nothing waits for you." in shown(worker, worker.priya)
+    worker.slack.clock.advance(61)
+    await tabs.refresh()
+    assert "Waiting for you (1)" in shown(worker, worker.priya)
 
 
 @pytest.mark.parametrize("trouble", [DatabaseUnavailable("The database is away."), RuntimeError("bug")])
-async def test_a_tab_that_cannot_be_made_now_stays_as_it_was_and_holds_up_no_other(trouble: Exception) -> None:
-    async with connected_bot(listening=False) as place:
-        records, clock = Records(), [0.0]
-        tabs = tabs_of(place, records, clock)
-        sam = place.slack.user("Sam")
-        await tabs.open(place.priya.id, first_visit=False)
-        await tabs.open(sam.id, first_visit=False)
-        records.ask()
-        records.trouble = [trouble]
-        await tabs.refresh()
-        assert "Nothing waits for you." in shown(place, place.priya)
-        assert "Waiting for you (1)" in shown(place, sam)
-        await tabs.refresh()
-        assert "Waiting for you (1)" in shown(place, place.priya)
+async def test_a_tab_that_cannot_be_made_now_stays_as_it_was_and_holds_up_no_other(
+    worker: ConnectedBot, trouble: Exception
+) -> None:
+    records, clock = Records(), [0.0]
+    tabs = tabs_of(worker, records, clock)
+    sam = worker.slack.user("Sam")
+    await tabs.open(worker.priya.id, first_visit=False)
+    await tabs.open(sam.id, first_visit=False)
+    records.ask()
+    records.trouble = [trouble]
+    await tabs.refresh()
+    assert "Nothing waits for you." in shown(worker, worker.priya)
+    assert "Waiting for you (1)" in shown(worker, sam)
+    await tabs.refresh()
+    assert "Waiting for you (1)" in shown(worker, worker.priya)

@@ -9,7 +9,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from tests.fakes.slack import Channel, Message
 from tests.platforms.sample_views import a_filing, a_reply, a_view, at
-from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
+from tests.platforms.slack.connected_bot import ConnectedBot
 
 
 def waiting(place: ConnectedBot, *deliver: str, thread: str, also: bool = False) -> TurnView:
@@ -37,30 +37,28 @@ def root(place: ConnectedBot) -> str:
     return place.slack.say(place.priya, place.channel, "file it").ts
 
 
-async def test_the_card_links_to_the_thread_and_the_thread_to_the_card() -> None:
-    async with connected_bot(listening=False) as place:
-        approvals = place.slack.channel("approvals")
-        thread = root(place)
-        await place.draw(waiting(place, named(place, approvals), thread=thread))
-        (card,) = place.slack.posted(approvals)
-        (line,) = place.bot_posts()
-        url = (await place.api.identity()).url.rstrip("/")
-        assert f"{url}/archives/{place.channel.id}/p{thread.replace('.', '')}" in str(card.blocks)
-        assert f"{url}/archives/{approvals.id}/p{card.ts.replace('.', '')}" in str(line.blocks)
-        assert {"type": "channel", "channel_id": approvals.id} in line.blocks[0]["elements"][0]["elements"]
-        assert "Approve" in buttons(card)
-        assert "Approve" not in buttons(line)
-        assert line.text == f"◇ jira.create_issue waits for approval in {approvals.id} (card)"
-        assert card.thread_ts is None
-        assert place.slack.calls.refused() == []
+async def test_the_card_links_to_the_thread_and_the_thread_to_the_card(worker: ConnectedBot) -> None:
+    approvals = worker.slack.channel("approvals")
+    thread = root(worker)
+    await worker.draw(waiting(worker, named(worker, approvals), thread=thread))
+    (card,) = worker.slack.posted(approvals)
+    (line,) = worker.bot_posts()
+    url = (await worker.api.identity()).url.rstrip("/")
+    assert f"{url}/archives/{worker.channel.id}/p{thread.replace('.', '')}" in str(card.blocks)
+    assert f"{url}/archives/{approvals.id}/p{card.ts.replace('.', '')}" in str(line.blocks)
+    assert {"type": "channel", "channel_id": approvals.id} in line.blocks[0]["elements"][0]["elements"]
+    assert "Approve" in buttons(card)
+    assert "Approve" not in buttons(line)
+    assert line.text == f"◇ jira.create_issue waits for approval in {approvals.id} (card)"
+    assert card.thread_ts is None
+    assert worker.slack.calls.refused() == []
 
 
-async def test_a_card_of_a_direct_conversation_has_no_link_to_it() -> None:
-    async with connected_bot(listening=False) as place:
-        approvals, direct = place.slack.channel("approvals"), place.slack.dm(place.priya)
-        said = place.slack.say(place.priya, direct, "file it")
-        view = waiting(place, named(place, approvals), thread=said.ts)
-        await place.draw(placed(place, view, said.ts, direct.id))
-        (card,) = place.slack.posted(approvals)
-        assert "a direct conversation" in str(card.blocks)
-        assert direct.id not in str(card.blocks)
+async def test_a_card_of_a_direct_conversation_has_no_link_to_it(worker: ConnectedBot) -> None:
+    approvals, direct = worker.slack.channel("approvals"), worker.slack.dm(worker.priya)
+    said = worker.slack.say(worker.priya, direct, "file it")
+    view = waiting(worker, named(worker, approvals), thread=said.ts)
+    await worker.draw(placed(worker, view, said.ts, direct.id))
+    (card,) = worker.slack.posted(approvals)
+    assert "a direct conversation" in str(card.blocks)
+    assert direct.id not in str(card.blocks)

@@ -13,7 +13,7 @@ from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.errors import NotFound
 from tests.fakes.slack import Team
-from tests.platforms.slack.connected_bot import connected_bot
+from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 from tests.platforms.slack.test_action_codec import drawn, waiting
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
 
@@ -50,51 +50,48 @@ async def test_home_shows_waiting_calls_and_a_call_can_be_reviewed_there() -> No
         assert "Buy milk" in str(place.slack.modal(place.priya).drawn)
 
 
-async def test_home_says_hello_where_nothing_is_known_yet() -> None:
-    async with connected_bot() as place:
-        place.slack.open_home(place.priya)
-        await place.slack.until(lambda: place.slack.home(place.priya))
+async def test_home_says_hello_where_nothing_is_known_yet(place: ConnectedBot) -> None:
+    place.slack.open_home(place.priya)
+    await place.slack.until(lambda: place.slack.home(place.priya))
 
 
-async def test_slacks_own_stop_stops_the_turn_of_that_thread() -> None:
-    async with connected_bot() as place:
-        root = place.slack.say(place.priya, place.channel, "please")
-        key = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, root.ts)
-        place.engine.knows(a_view(), key)
-        ended = a_view(status=TurnStatus.DONE)
-        place.engine.knows(dataclasses.replace(ended, turn=dataclasses.replace(ended.turn, id="t0")), key)
-        place.slack.tell(
-            "agent_session_stopped",
-            {
-                "type": "agent_session_stopped",
-                "channel": place.channel.id,
-                "user": place.priya.id,
-                "thread_ts": root.ts,
-                "event_ts": root.ts,
-            },
-        )
-        await place.slack.until(lambda: place.engine.stopped)
-        await place.settled()
-        assert [turn_id for turn_id, _ in place.engine.stopped] == ["t1"]
+async def test_slacks_own_stop_stops_the_turn_of_that_thread(place: ConnectedBot) -> None:
+    root = place.slack.say(place.priya, place.channel, "please")
+    key = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, root.ts)
+    place.engine.knows(a_view(), key)
+    ended = a_view(status=TurnStatus.DONE)
+    place.engine.knows(dataclasses.replace(ended, turn=dataclasses.replace(ended.turn, id="t0")), key)
+    place.slack.tell(
+        "agent_session_stopped",
+        {
+            "type": "agent_session_stopped",
+            "channel": place.channel.id,
+            "user": place.priya.id,
+            "thread_ts": root.ts,
+            "event_ts": root.ts,
+        },
+    )
+    await place.slack.until(lambda: place.engine.stopped)
+    await place.settled()
+    assert [turn_id for turn_id, _ in place.engine.stopped] == ["t1"]
 
 
-async def test_a_title_that_a_user_gives_a_session_is_that_of_the_conversation() -> None:
-    async with connected_bot() as place:
-        root = place.slack.say(place.priya, place.channel, "please")
-        key = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, root.ts)
-        place.slack.tell(
-            "agent_session_title_changed",
-            {
-                "type": "agent_session_title_changed",
-                "channel": place.channel.id,
-                "user": place.priya.id,
-                "thread_ts": root.ts,
-                "previous_title": "please",
-                "title": "The pool is slow",
-                "event_ts": root.ts,
-            },
-        )
-        await place.slack.until(lambda: place.engine.titles == {key: "The pool is slow"})
+async def test_a_title_that_a_user_gives_a_session_is_that_of_the_conversation(place: ConnectedBot) -> None:
+    root = place.slack.say(place.priya, place.channel, "please")
+    key = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, root.ts)
+    place.slack.tell(
+        "agent_session_title_changed",
+        {
+            "type": "agent_session_title_changed",
+            "channel": place.channel.id,
+            "user": place.priya.id,
+            "thread_ts": root.ts,
+            "previous_title": "please",
+            "title": "The pool is slow",
+            "event_ts": root.ts,
+        },
+    )
+    await place.slack.until(lambda: place.engine.titles == {key: "The pool is slow"})
 
 
 async def test_feedback_is_stored() -> None:
@@ -195,10 +192,9 @@ async def test_feedback_on_a_deleted_answer_is_not_confirmed() -> None:
         assert place.whispers(place.priya) == ["That answer is not kept any more."]
 
 
-async def test_a_card_that_was_replaced_shows_nothing_any_more() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting(text="long " * 400))
-        place.engine.views.clear()
-        await place.slack.press(place.priya, card, "cs.view")
-        await place.slack.until(lambda: place.whispers(place.priya))
-        assert place.slack.modals(place.priya) == []
+async def test_a_card_that_was_replaced_shows_nothing_any_more(place: ConnectedBot) -> None:
+    card = await drawn(place, waiting(text="long " * 400))
+    place.engine.views.clear()
+    await place.slack.press(place.priya, card, "cs.view")
+    await place.slack.until(lambda: place.whispers(place.priya))
+    assert place.slack.modals(place.priya) == []

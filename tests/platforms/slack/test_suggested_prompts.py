@@ -42,10 +42,9 @@ async def test_the_opened_pane_suggests_the_prompts_of_the_profile() -> None:
         assert not place.slack.calls.refused()
 
 
-async def test_without_prompts_in_the_profile_the_pane_still_shows_something() -> None:
-    async with connected_bot() as place:
-        place.slack.open_home(place.priya, "messages")
-        await place.slack.until(lambda: suggested(place, place.priya) == list(USUAL_PROMPTS))
+async def test_without_prompts_in_the_profile_the_pane_still_shows_something(place: ConnectedBot) -> None:
+    place.slack.open_home(place.priya, "messages")
+    await place.slack.until(lambda: suggested(place, place.priya) == list(USUAL_PROMPTS))
 
 
 async def test_the_prompts_follow_the_profile_when_the_user_looks_at_something_else() -> None:

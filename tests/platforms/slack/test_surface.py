@@ -7,7 +7,7 @@ import dataclasses
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import Notice, NoticeTarget, Step, TurnStatus, TurnView
 from tests.fakes.slack import Message
-from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
+from tests.platforms.slack.connected_bot import ConnectedBot
 from tests.rendering.turns import a_reply, a_view
 
 
@@ -31,53 +31,49 @@ def done(text: str) -> TurnView:
     return a_view(a_reply(0, text), status=TurnStatus.DONE)
 
 
-async def test_nothing_unfurls() -> None:
-    async with connected_bot(listening=False) as place:
-        await place.draw(placed(place, done("See https://example.com/?secret=1"), asked(place).ts))
-        (message,) = place.bot_posts()
-        assert (message.unfurl_links, message.unfurl_media) == (False, False)
+async def test_nothing_unfurls(worker: ConnectedBot) -> None:
+    await worker.draw(placed(worker, done("See https://example.com/?secret=1"), asked(worker).ts))
+    (message,) = worker.bot_posts()
+    assert (message.unfurl_links, message.unfurl_media) == (False, False)
 
 
-async def test_many_replies_at_once_stay_below_the_limits_of_slack_and_end_complete() -> None:
-    async with connected_bot(listening=False) as place:
-        roots = [place.slack.say(place.priya, place.slack.channel(f"c{n}", place.priya), "?") for n in range(10)]
-        texts = ["word " * length for length in range(1, 12)]
-        for text in texts:
-            for number, root in enumerate(roots):
-                view = placed(place, running(text), root.ts, root.channel)
-                view = dataclasses.replace(view, turn=dataclasses.replace(view.turn, id=f"t{number}"))
-                await place.draw(view)
-        assert not place.slack.calls.refused()
-        assert len(place.slack.calls.of("chat.update")) < 40
+async def test_many_replies_at_once_stay_below_the_limits_of_slack_and_end_complete(worker: ConnectedBot) -> None:
+    roots = [worker.slack.say(worker.priya, worker.slack.channel(f"c{n}", worker.priya), "?") for n in range(10)]
+    texts = ["word " * length for length in range(1, 12)]
+    for text in texts:
         for number, root in enumerate(roots):
-            view = placed(place, done("The end."), root.ts, root.channel)
+            view = placed(worker, running(text), root.ts, root.channel)
             view = dataclasses.replace(view, turn=dataclasses.replace(view.turn, id=f"t{number}"))
-            await place.draw(view)
-        assert not place.slack.calls.refused()
-        assert place.surface.min_interval >= 1.0
+            await worker.draw(view)
+    assert not worker.slack.calls.refused()
+    assert len(worker.slack.calls.of("chat.update")) < 40
+    for number, root in enumerate(roots):
+        view = placed(worker, done("The end."), root.ts, root.channel)
+        view = dataclasses.replace(view, turn=dataclasses.replace(view.turn, id=f"t{number}"))
+        await worker.draw(view)
+    assert not worker.slack.calls.refused()
+    assert worker.surface.min_interval >= 1.0
 
 
-async def test_however_many_are_at_work_an_end_does_not_wait_for_long() -> None:
-    async with connected_bot(listening=False) as place:
-        root = asked(place)
-        await place.draw(placed(place, running("a"), root.ts))
-        assert place.surface.min_interval == 1.0
-        place.slack.pace.strict = False
-        for number in range(40):
-            view = placed(place, running("a"), root.ts)
-            await place.draw(dataclasses.replace(view, turn=dataclasses.replace(view.turn, id=f"t{number + 2}")))
-        assert place.surface.min_interval == 2.0
+async def test_however_many_are_at_work_an_end_does_not_wait_for_long(worker: ConnectedBot) -> None:
+    root = asked(worker)
+    await worker.draw(placed(worker, running("a"), root.ts))
+    assert worker.surface.min_interval == 1.0
+    worker.slack.pace.strict = False
+    for number in range(40):
+        view = placed(worker, running("a"), root.ts)
+        await worker.draw(dataclasses.replace(view, turn=dataclasses.replace(view.turn, id=f"t{number + 2}")))
+    assert worker.surface.min_interval == 2.0
 
 
-async def test_notices_reach_one_person_their_direct_messages_or_everybody() -> None:
-    async with connected_bot(listening=False) as place:
-        root = asked(place)
-        where = str(ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, root.ts))
-        notice = Notice("<!channel> tool & die")
-        await place.surface.post_notice(NoticeTarget(where, place.priya.id), notice)
-        await place.surface.post_notice(NoticeTarget(where, place.priya.id, private=True), notice)
-        await place.surface.post_notice(NoticeTarget(where), notice)
-        shown = "&lt;!channel&gt; tool &amp; die"
-        assert place.whispers(place.priya) == [shown]
-        assert [post.text for post in place.bot_posts()] == [shown]
-        assert [post.text for post in place.bot_posts(place.slack.dm(place.priya))] == [shown]
+async def test_notices_reach_one_person_their_direct_messages_or_everybody(worker: ConnectedBot) -> None:
+    root = asked(worker)
+    where = str(ConversationKey("slack", worker.slack.workspace.team.id, worker.channel.id, root.ts))
+    notice = Notice("<!channel> tool & die")
+    await worker.surface.post_notice(NoticeTarget(where, worker.priya.id), notice)
+    await worker.surface.post_notice(NoticeTarget(where, worker.priya.id, private=True), notice)
+    await worker.surface.post_notice(NoticeTarget(where), notice)
+    shown = "&lt;!channel&gt; tool &amp; die"
+    assert worker.whispers(worker.priya) == [shown]
+    assert [post.text for post in worker.bot_posts()] == [shown]
+    assert [post.text for post in worker.bot_posts(worker.slack.dm(worker.priya))] == [shown]

@@ -140,83 +140,76 @@ async def test_a_signed_request_that_is_none_of_slack_is_refused_with_a_reason(
                     assert response.status in (200, 400), (kind, text)
 
 
-async def test_before_the_listener_starts_slack_is_asked_to_retry() -> None:
-    async with connected_bot(listening=False) as place:
-        hook = EventsEndpoint(place.slack.app.signing_secret)
-        posts = place.slack.deliver_by_http("http://127.0.0.1:9/")
-        assert (await hook.respond(posts.signed("{}"), b"{}")).status == 503
+async def test_before_the_listener_starts_slack_is_asked_to_retry(worker: ConnectedBot) -> None:
+    hook = EventsEndpoint(worker.slack.app.signing_secret)
+    posts = worker.slack.deliver_by_http("http://127.0.0.1:9/")
+    assert (await hook.respond(posts.signed("{}"), b"{}")).status == 503
 
 
-async def test_it_says_whether_messages_arrive() -> None:
-    async with connected_bot(listening=False) as place:
-        over_http_alone = SlackListener(place.workspaces, place.api, signing_secret="s")
-        for listener in (place.listener, over_http_alone):
-            assert await listener.listening() is ListenerStatus.CONNECTING
-            listening = asyncio.create_task(listener.run(place.engine, place.commands))
-            async with asyncio.timeout(10):
-                while await listener.listening() is not ListenerStatus.CONNECTED:
-                    await asyncio.sleep(0.01)
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
-            assert await listener.listening() is ListenerStatus.CONNECTING
+async def test_it_says_whether_messages_arrive(worker: ConnectedBot) -> None:
+    over_http_alone = SlackListener(worker.workspaces, worker.api, signing_secret="s")
+    for listener in (worker.listener, over_http_alone):
+        assert await listener.listening() is ListenerStatus.CONNECTING
+        listening = asyncio.create_task(listener.run(worker.engine, worker.commands))
+        async with asyncio.timeout(10):
+            while await listener.listening() is not ListenerStatus.CONNECTED:
+                await asyncio.sleep(0.01)
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        assert await listener.listening() is ListenerStatus.CONNECTING
 
 
-async def test_a_refreshed_connection_loses_nothing() -> None:
-    async with connected_bot() as place:
-        place.slack.pace.strict = False
-        await place.slack.sockets.disconnect()
-        await place.slack.sockets.opened(2)
-        place.slack.say(place.priya, place.slack.dm(place.priya), "still there?")
-        await place.settled()
-        assert [each.text for each in place.engine.received] == ["still there?"]
+async def test_a_refreshed_connection_loses_nothing(place: ConnectedBot) -> None:
+    place.slack.pace.strict = False
+    await place.slack.sockets.disconnect()
+    await place.slack.sockets.opened(2)
+    place.slack.say(place.priya, place.slack.dm(place.priya), "still there?")
+    await place.settled()
+    assert [each.text for each in place.engine.received] == ["still there?"]
 
 
-async def test_two_processes_make_one_turn_of_a_message_that_reaches_both() -> None:
-    async with connected_bot() as place:
-        second = SlackListener(place.workspaces, place.api, app_token=place.slack.app.app_token)
-        place.slack.pace.strict = False
-        other = asyncio.create_task(second.run(place.engine, place.commands))
-        await place.slack.sockets.connected(2)
-        place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
-        await place.settled()
-        for delivery in list(place.slack.sent):
-            for connection in place.slack.sockets.connections:
-                place.slack.sockets.choose = lambda all_, chosen=connection: chosen
-                place.slack.post.again(delivery)
-                await place.settled()
-        other.cancel()
-        await asyncio.gather(other, return_exceptions=True)
-        assert [each.text for each in place.engine.received] == ["why?"]
+async def test_two_processes_make_one_turn_of_a_message_that_reaches_both(place: ConnectedBot) -> None:
+    second = SlackListener(place.workspaces, place.api, app_token=place.slack.app.app_token)
+    place.slack.pace.strict = False
+    other = asyncio.create_task(second.run(place.engine, place.commands))
+    await place.slack.sockets.connected(2)
+    place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
+    await place.settled()
+    for delivery in list(place.slack.sent):
+        for connection in place.slack.sockets.connections:
+            place.slack.sockets.choose = lambda all_, chosen=connection: chosen
+            place.slack.post.again(delivery)
+            await place.settled()
+    other.cancel()
+    await asyncio.gather(other, return_exceptions=True)
+    assert [each.text for each in place.engine.received] == ["why?"]
 
 
-async def test_the_acknowledgement_waits_for_the_insert_and_not_for_the_turn() -> None:
-    async with connected_bot() as place:
-        place.engine.opened.clear()
-        place.slack.say(place.priya, place.slack.dm(place.priya), "hello")
-        await place.slack.until(lambda: place.engine.arrived)
-        assert not place.slack.sent[-1].acknowledged
-        place.engine.opened.set()
-        await place.settled()
-        assert place.slack.sent[-1].acknowledged
+async def test_the_acknowledgement_waits_for_the_insert_and_not_for_the_turn(place: ConnectedBot) -> None:
+    place.engine.opened.clear()
+    place.slack.say(place.priya, place.slack.dm(place.priya), "hello")
+    await place.slack.until(lambda: place.engine.arrived)
+    assert not place.slack.sent[-1].acknowledged
+    place.engine.opened.set()
+    await place.settled()
+    assert place.slack.sent[-1].acknowledged
 
 
-async def test_a_wrong_app_token_ends_the_listener_with_a_cause_and_a_fix() -> None:
-    async with connected_bot(listening=False) as place:
-        listener = SlackListener(place.workspaces, place.api, app_token="xapp-wrong")
-        with pytest.raises(DeliveryFailed) as failure:
-            await listener.run(place.engine, place.commands)
-        assert failure.value.permanent
-        assert "SLACK_APP_TOKEN" in failure.value.fix
-        assert "xapp-wrong" not in str(failure.value)
+async def test_a_wrong_app_token_ends_the_listener_with_a_cause_and_a_fix(worker: ConnectedBot) -> None:
+    listener = SlackListener(worker.workspaces, worker.api, app_token="xapp-wrong")
+    with pytest.raises(DeliveryFailed) as failure:
+        await listener.run(worker.engine, worker.commands)
+    assert failure.value.permanent
+    assert "SLACK_APP_TOKEN" in failure.value.fix
+    assert "xapp-wrong" not in str(failure.value)
 
 
-async def test_a_revoked_bot_token_ends_the_listener_with_a_cause_and_a_fix() -> None:
-    async with connected_bot(listening=False) as place:
-        place.slack.installation.revoked = True
-        listener = SlackListener(place.workspaces, place.api, app_token=place.slack.app.app_token)
-        with pytest.raises(DeliveryFailed) as failure:
-            await listener.run(place.engine, place.commands)
-        assert failure.value.permanent
+async def test_a_revoked_bot_token_ends_the_listener_with_a_cause_and_a_fix(worker: ConnectedBot) -> None:
+    worker.slack.installation.revoked = True
+    listener = SlackListener(worker.workspaces, worker.api, app_token=worker.slack.app.app_token)
+    with pytest.raises(DeliveryFailed) as failure:
+        await listener.run(worker.engine, worker.commands)
+    assert failure.value.permanent
 
 
 @pytest.mark.parametrize(
@@ -224,41 +217,42 @@ async def test_a_revoked_bot_token_ends_the_listener_with_a_cause_and_a_fix() ->
     [{"type": "app_uninstalled"}, {"type": "tokens_revoked", "tokens": {"bot": ["U1"], "oauth": []}}],
     ids=lambda event: event["type"],
 )
-async def test_when_the_app_is_removed_the_listener_ends_with_a_cause_and_a_fix(event: dict[str, Any]) -> None:
-    async with connected_bot(listening=False) as place:
-        listening = asyncio.create_task(place.listener.run(place.engine, place.commands))
-        await place.slack.sockets.connected()
-        place.slack.fail("auth.test", Fails("account_inactive"))
-        place.slack.tell(event["type"], event)
-        with pytest.raises(DeliveryFailed) as failure:
-            async with asyncio.timeout(10):
-                await listening
-        assert failure.value.permanent
-        assert "The app was removed from Slack" in failure.value.cause
-        assert "SLACK_BOT_TOKEN" in failure.value.fix
+async def test_when_the_app_is_removed_the_listener_ends_with_a_cause_and_a_fix(
+    worker: ConnectedBot, event: dict[str, Any]
+) -> None:
+    listening = asyncio.create_task(worker.listener.run(worker.engine, worker.commands))
+    await worker.slack.sockets.connected()
+    worker.slack.fail("auth.test", Fails("account_inactive"))
+    worker.slack.tell(event["type"], event)
+    with pytest.raises(DeliveryFailed) as failure:
+        async with asyncio.timeout(10):
+            await listening
+    assert failure.value.permanent
+    assert "The app was removed from Slack" in failure.value.cause
+    assert "SLACK_BOT_TOKEN" in failure.value.fix
 
 
-async def test_a_token_that_was_revoked_without_a_word_ends_the_listener_at_the_first_message() -> None:
-    async with connected_bot(listening=False) as place:
-        listening = asyncio.create_task(place.listener.run(place.engine, place.commands))
-        await place.slack.sockets.connected()
-        for method in ("users.info", "auth.test"):
-            place.slack.fail(method, Fails("token_revoked"), times=10)
-        place.slack.say(place.priya, place.slack.dm(place.priya), "hello?")
-        with pytest.raises(DeliveryFailed, match="The app was removed from Slack"):
-            async with asyncio.timeout(10):
-                await listening
-        assert not place.slack.sent[0].acknowledged
+async def test_a_token_that_was_revoked_without_a_word_ends_the_listener_at_the_first_message(
+    worker: ConnectedBot,
+) -> None:
+    listening = asyncio.create_task(worker.listener.run(worker.engine, worker.commands))
+    await worker.slack.sockets.connected()
+    for method in ("users.info", "auth.test"):
+        worker.slack.fail(method, Fails("token_revoked"), times=10)
+    worker.slack.say(worker.priya, worker.slack.dm(worker.priya), "hello?")
+    with pytest.raises(DeliveryFailed, match="The app was removed from Slack"):
+        async with asyncio.timeout(10):
+            await listening
+    assert not worker.slack.sent[0].acknowledged
 
 
-async def test_when_a_persons_token_is_revoked_the_bot_goes_on() -> None:
-    async with connected_bot() as place:
-        asked = len(place.slack.calls.of("auth.test"))
-        place.slack.tell("tokens_revoked", {"type": "tokens_revoked", "tokens": {"oauth": [place.priya.id]}})
-        await place.slack.until(lambda: len(place.slack.calls.of("auth.test")) > asked)
-        place.slack.say(place.priya, place.slack.dm(place.priya), "still there?")
-        await place.settled()
-        assert [each.text for each in place.engine.received] == ["still there?"]
+async def test_when_a_persons_token_is_revoked_the_bot_goes_on(place: ConnectedBot) -> None:
+    asked = len(place.slack.calls.of("auth.test"))
+    place.slack.tell("tokens_revoked", {"type": "tokens_revoked", "tokens": {"oauth": [place.priya.id]}})
+    await place.slack.until(lambda: len(place.slack.calls.of("auth.test")) > asked)
+    place.slack.say(place.priya, place.slack.dm(place.priya), "still there?")
+    await place.settled()
+    assert [each.text for each in place.engine.received] == ["still there?"]
 
 
 async def test_an_app_token_that_is_revoked_meanwhile_ends_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,10 +270,9 @@ async def test_an_app_token_that_is_revoked_meanwhile_ends_the_listener(monkeypa
         assert "SLACK_APP_TOKEN" in failure.value.fix
 
 
-async def test_a_listener_that_nothing_could_reach_is_not_built() -> None:
-    async with connected_bot(listening=False) as place:
-        with pytest.raises(SettingsError, match="SLACK_APP_TOKEN"):
-            SlackListener(place.workspaces, place.api)
+async def test_a_listener_that_nothing_could_reach_is_not_built(worker: ConnectedBot) -> None:
+    with pytest.raises(SettingsError, match="SLACK_APP_TOKEN"):
+        SlackListener(worker.workspaces, worker.api)
 
 
 async def test_nothing_keeps_running_and_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -306,16 +299,15 @@ async def test_a_slack_that_is_away_at_the_start_is_waited_for(monkeypatch: pyte
         await asyncio.gather(listening, return_exceptions=True)
 
 
-async def test_a_command_whose_two_events_reach_two_processes_is_answered_once() -> None:
-    async with connected_bot() as place:
-        second = SlackListener(place.workspaces, place.api, app_token=place.slack.app.app_token)
-        place.slack.pace.strict = False
-        other = asyncio.create_task(second.run(place.engine, place.commands))
-        await place.slack.sockets.connected(2)
-        place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} mcp list")
-        await place.settled()
-        await place.slack.until(lambda: place.commands.requests)
-        assert len({each.attempts[0].by for each in place.slack.sent}) == 2
-        other.cancel()
-        await asyncio.gather(other, return_exceptions=True)
-        assert len(place.commands.requests) == 1
+async def test_a_command_whose_two_events_reach_two_processes_is_answered_once(place: ConnectedBot) -> None:
+    second = SlackListener(place.workspaces, place.api, app_token=place.slack.app.app_token)
+    place.slack.pace.strict = False
+    other = asyncio.create_task(second.run(place.engine, place.commands))
+    await place.slack.sockets.connected(2)
+    place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} mcp list")
+    await place.settled()
+    await place.slack.until(lambda: place.commands.requests)
+    assert len({each.attempts[0].by for each in place.slack.sent}) == 2
+    other.cancel()
+    await asyncio.gather(other, return_exceptions=True)
+    assert len(place.commands.requests) == 1

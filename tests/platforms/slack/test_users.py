@@ -14,7 +14,7 @@ from bot.platforms.slack.users import GROUP_SECONDS, UserDirectory
 from bot.platforms.slack.web_api import WebApi
 from bot.ports.platform import DirectoryEntry
 from tests.fakes.slack import Fails, FakeSlack, Slow, Team, TooMany
-from tests.platforms.slack.connected_bot import connected_bot
+from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 
 
 def groups_of(member: Member) -> set[str]:
@@ -22,85 +22,78 @@ def groups_of(member: Member) -> set[str]:
     return {role for role in member.roles if role.startswith("slack-group:") and role.count(":") == 1}
 
 
-async def test_rights_are_read_as_slack_gives_them() -> None:
-    async with connected_bot(listening=False) as place:
-        slack = place.slack
-        rights = {
-            "admin": slack.user("Ada", admin=True),
-            "owner": slack.user("Olga", owner=True),
-            "member": slack.user("Mo"),
-            "guest": slack.user("Gus", guest="multi", admin=True),
-            "single": slack.user("Sue", guest="single"),
-            "stranger": slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True, admin=True),
-            "gone": slack.user("Gil", deleted=True, admin=True),
-            "bot": slack.other_bot("Alerts"),
-        }
-        members = {name: await place.people.member(user.id) for name, user in rights.items()}
-        assert {name for name, member in members.items() if member.platform_admin} == {"admin", "owner"}
-        assert {name for name, member in members.items() if member.guest} == {"guest", "single"}
-        assert {name for name, member in members.items() if member.external} == {"stranger", "gone", "bot"}
+async def test_rights_are_read_as_slack_gives_them(worker: ConnectedBot) -> None:
+    slack = worker.slack
+    rights = {
+        "admin": slack.user("Ada", admin=True),
+        "owner": slack.user("Olga", owner=True),
+        "member": slack.user("Mo"),
+        "guest": slack.user("Gus", guest="multi", admin=True),
+        "single": slack.user("Sue", guest="single"),
+        "stranger": slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True, admin=True),
+        "gone": slack.user("Gil", deleted=True, admin=True),
+        "bot": slack.other_bot("Alerts"),
+    }
+    members = {name: await worker.people.member(user.id) for name, user in rights.items()}
+    assert {name for name, member in members.items() if member.platform_admin} == {"admin", "owner"}
+    assert {name for name, member in members.items() if member.guest} == {"guest", "single"}
+    assert {name for name, member in members.items() if member.external} == {"stranger", "gone", "bot"}
 
 
-async def test_an_unknown_user_is_a_stranger() -> None:
-    async with connected_bot(listening=False) as place:
-        assert (await place.people.member("U0NOBODY1")).external
+async def test_an_unknown_user_is_a_stranger(worker: ConnectedBot) -> None:
+    assert (await worker.people.member("U0NOBODY1")).external
 
 
-async def test_a_right_that_was_taken_away_is_gone_at_the_next_decision() -> None:
-    async with connected_bot(listening=False) as place:
-        ada = place.slack.user("Ada", admin=True)
-        where = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, "1.1")
-        author = Author("slack", ada.id, "ada")
-        assert (await place.surface.member(author, where)).platform_admin
-        ada.admin = False
-        assert not (await place.surface.member(author, where)).platform_admin
+async def test_a_right_that_was_taken_away_is_gone_at_the_next_decision(worker: ConnectedBot) -> None:
+    ada = worker.slack.user("Ada", admin=True)
+    where = ConversationKey("slack", worker.slack.workspace.team.id, worker.channel.id, "1.1")
+    author = Author("slack", ada.id, "ada")
+    assert (await worker.surface.member(author, where)).platform_admin
+    ada.admin = False
+    assert not (await worker.surface.member(author, where)).platform_admin
 
 
-async def test_names_are_asked_for_once_in_five_minutes_however_many_want_them() -> None:
-    async with connected_bot(listening=False) as place:
-        now = [0.0]
-        people = UserDirectory(place.api, clock=lambda: now[0])
-        await asyncio.gather(*(people.person(place.priya.id) for _ in range(10)))
-        assert len(place.slack.calls.of("users.info")) == 1
-        now[0] += TTL_SECONDS
-        await people.person(place.priya.id)
-        assert len(place.slack.calls.of("users.info")) == 2
+async def test_names_are_asked_for_once_in_five_minutes_however_many_want_them(worker: ConnectedBot) -> None:
+    now = [0.0]
+    people = UserDirectory(worker.api, clock=lambda: now[0])
+    await asyncio.gather(*(people.person(worker.priya.id) for _ in range(10)))
+    assert len(worker.slack.calls.of("users.info")) == 1
+    now[0] += TTL_SECONDS
+    await people.person(worker.priya.id)
+    assert len(worker.slack.calls.of("users.info")) == 2
 
 
-async def test_unnamed_groups_are_not_requested() -> None:
-    async with connected_bot(listening=False) as place:
-        await place.people.member(place.priya.id)
-        assert not place.slack.calls.of("usergroups.list")
+async def test_unnamed_groups_are_not_requested(worker: ConnectedBot) -> None:
+    await worker.people.member(worker.priya.id)
+    assert not worker.slack.calls.of("usergroups.list")
 
 
-async def test_groups_are_asked_for_from_the_next_decision_on_after_one_was_named() -> None:
-    async with connected_bot(listening=False) as place:
-        ops, others = place.slack.group("ops", place.priya), place.slack.group("others", place.priya)
-        named: set[str] = set()
+async def test_groups_are_asked_for_from_the_next_decision_on_after_one_was_named(worker: ConnectedBot) -> None:
+    ops, others = worker.slack.group("ops", worker.priya), worker.slack.group("others", worker.priya)
+    named: set[str] = set()
 
-        async def by_profiles() -> frozenset[str]:
-            return frozenset(named)
+    async def by_profiles() -> frozenset[str]:
+        return frozenset(named)
 
-        now = [0.0]
-        people = UserDirectory(place.api, clock=lambda: now[0])
-        people.also_ask_for(by_profiles)
-        assert groups_of(await people.member(place.priya.id)) == set()
-        named |= {f"slack-group:{ops.id}", "slack:U1"}
-        assert groups_of(await people.member(place.priya.id)) == {f"slack-group:{others.id}", f"slack-group:{ops.id}"}
-        ops.disabled = True
-        now[0] += GROUP_SECONDS
-        assert groups_of(await people.member(place.priya.id)) == {f"slack-group:{others.id}"}
+    now = [0.0]
+    people = UserDirectory(worker.api, clock=lambda: now[0])
+    people.also_ask_for(by_profiles)
+    assert groups_of(await people.member(worker.priya.id)) == set()
+    named |= {f"slack-group:{ops.id}", "slack:U1"}
+    assert groups_of(await people.member(worker.priya.id)) == {f"slack-group:{others.id}", f"slack-group:{ops.id}"}
+    ops.disabled = True
+    now[0] += GROUP_SECONDS
+    assert groups_of(await people.member(worker.priya.id)) == {f"slack-group:{others.id}"}
 
 
-async def test_decisions_of_the_same_seconds_share_one_list_of_groups() -> None:
-    async with connected_bot(listening=False) as place:
-        group, now = place.slack.group("ops", place.priya), [0.0]
-        people = UserDirectory(place.api, frozenset({f"slack-group:{group.id}"}), clock=lambda: now[0])
-        await asyncio.gather(*(people.member(place.priya.id) for _ in range(10)))
-        for _ in range(25):
-            now[0] += 1.5
-            assert groups_of(await people.member(place.priya.id)) == {f"slack-group:{group.id}"}
-        assert len(place.slack.calls.of("usergroups.list")) <= 1 + 25 * 1.5 / GROUP_SECONDS
+async def test_decisions_of_the_same_seconds_share_one_list_of_groups(worker: ConnectedBot) -> None:
+    group, now = worker.slack.group("ops", worker.priya), [0.0]
+    people = UserDirectory(worker.api, frozenset({f"slack-group:{group.id}"}), clock=lambda: now[0])
+    await asyncio.gather(*(people.member(worker.priya.id) for _ in range(10)))
+    for _ in range(25):
+        now[0] += 1.5
+        assert groups_of(await people.member(worker.priya.id)) == {f"slack-group:{group.id}"}
+    assert len(worker.slack.calls.of("usergroups.list")) <= 1 + 25 * 1.5 / GROUP_SECONDS
 
 
 async def test_a_change_of_a_group_counts_from_its_event_on() -> None:
@@ -113,18 +106,17 @@ async def test_a_change_of_a_group_counts_from_its_event_on() -> None:
         assert groups_of(await place.people.member(place.priya.id)) == set()
 
 
-async def test_a_decision_waits_for_the_rate_limit_and_is_not_lost() -> None:
-    async with connected_bot(listening=False) as place:
-        waits: list[float] = []
+async def test_a_decision_waits_for_the_rate_limit_and_is_not_lost(worker: ConnectedBot) -> None:
+    waits: list[float] = []
 
-        async def pause(seconds: float) -> None:
-            waits.append(seconds)
-            place.slack.clock.advance(seconds)
+    async def pause(seconds: float) -> None:
+        waits.append(seconds)
+        worker.slack.clock.advance(seconds)
 
-        people = UserDirectory(place.api, pause=pause)
-        place.slack.fail("users.info", TooMany(60))
-        assert not (await people.member(place.priya.id)).external
-        assert waits == [pytest.approx(60, abs=1)]
+    people = UserDirectory(worker.api, pause=pause)
+    worker.slack.fail("users.info", TooMany(60))
+    assert not (await people.member(worker.priya.id)).external
+    assert waits == [pytest.approx(60, abs=1)]
 
 
 async def test_a_name_with_its_workspace_or_organization_means_no_user_of_another_one() -> None:
@@ -153,37 +145,33 @@ async def test_a_name_with_its_workspace_or_organization_means_no_user_of_anothe
             assert await resolve_mentions(people.names, sentence) == "It needs @priya or @ops or slack:T0OTHER:U1."
 
 
-async def test_external_users_have_no_groups_of_slack() -> None:
-    async with connected_bot(listening=False) as place:
-        stella = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
-        group = place.slack.group("ops", stella)
-        people = UserDirectory(place.api, frozenset({f"slack-group:{group.id}"}))
-        assert (await people.member(stella.id)).roles == frozenset()
+async def test_external_users_have_no_groups_of_slack(worker: ConnectedBot) -> None:
+    stella = worker.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
+    group = worker.slack.group("ops", stella)
+    people = UserDirectory(worker.api, frozenset({f"slack-group:{group.id}"}))
+    assert (await people.member(stella.id)).roles == frozenset()
 
 
-async def test_without_an_answer_of_slack_no_user_is_taken_for_a_member() -> None:
-    async with connected_bot(listening=False) as place:
-        place.slack.fail("users.info", Fails("internal_error"))
-        with pytest.raises(DeliveryFailed):
-            await place.people.member(place.priya.id)
+async def test_without_an_answer_of_slack_no_user_is_taken_for_a_member(worker: ConnectedBot) -> None:
+    worker.slack.fail("users.info", Fails("internal_error"))
+    with pytest.raises(DeliveryFailed):
+        await worker.people.member(worker.priya.id)
 
 
-async def test_people_of_other_platforms_have_no_rights_here() -> None:
-    async with connected_bot(listening=False) as place:
-        where = ConversationKey("console", "local", "ana", "c1")
-        member = await place.surface.member(Author("console", "ana", "ana"), where)
-        assert member.external
-        assert not place.slack.calls
+async def test_people_of_other_platforms_have_no_rights_here(worker: ConnectedBot) -> None:
+    where = ConversationKey("console", "local", "ana", "c1")
+    member = await worker.surface.member(Author("console", "ana", "ana"), where)
+    assert member.external
+    assert not worker.slack.calls
 
 
-async def test_languages_and_time_zones_are_those_of_the_accounts() -> None:
-    async with connected_bot(listening=False) as place:
-        place.priya.locale, place.priya.time_zone = "ja-JP", "Asia/Tokyo"
-        member = await place.people.member(place.priya.id)
-        assert (member.language, member.time_zone) == ("ja-JP", "Asia/Tokyo")
-        place.priya.locale, place.priya.time_zone = "", "Mars/Base"
-        member = await place.people.member(place.priya.id)
-        assert (member.language, member.time_zone) == (None, None)
+async def test_languages_and_time_zones_are_those_of_the_accounts(worker: ConnectedBot) -> None:
+    worker.priya.locale, worker.priya.time_zone = "ja-JP", "Asia/Tokyo"
+    member = await worker.people.member(worker.priya.id)
+    assert (member.language, member.time_zone) == ("ja-JP", "Asia/Tokyo")
+    worker.priya.locale, worker.priya.time_zone = "", "Mars/Base"
+    member = await worker.people.member(worker.priya.id)
+    assert (member.language, member.time_zone) == (None, None)
 
 
 async def test_a_language_is_requested_once_with_a_short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
