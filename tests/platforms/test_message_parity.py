@@ -352,6 +352,17 @@ def test_several_questions_of_one_call_are_messages_of_their_own(on: Platform) -
     assert found == [("question-e7f3c2e9b0d14a", False), ("question-b2", True)]
 
 
+@pytest.mark.parametrize(
+    ("step", "kind"),
+    [
+        (a_filing(StepStatus.AWAITING, expires_at=None), "card-"),
+        (a_booking(StepStatus.ASKING, asked_back(expires_at=None)), "question-"),
+    ],
+)
+def test_what_is_not_posted_yet_expires_counted_from_now(on: Platform, step: Step, kind: str) -> None:
+    assert str(int(sample_views.NOW) + 1800) in str(only(on, a_view(step, status=TurnStatus.WAITING), kind))
+
+
 ANYTHING = st.one_of(ANY, st.text(max_size=900))
 
 

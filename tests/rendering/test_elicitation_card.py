@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.commands import ActionStyle
-from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
+from bot.domain.elicitations import Elicitation, ElicitationAction, ElicitationResult
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.rendering.elicitation_card import LIKE_ANOTHER, NO_SECRETS, NOT_NEEDED, ElicitationCard, elicitation_card
 from tests.rendering.turns import a_form, a_link, a_step, a_view
@@ -68,17 +68,6 @@ def test_a_form_of_many_fields_names_the_first_of_them() -> None:
 @pytest.mark.parametrize(
     ("elicitation", "outcome"),
     [
-        (
-            a_form(reply=ElicitationResult(ElicitationAction.ACCEPT, {"title": "x"}), answered_by="Ana"),
-            "Answered by Ana",
-        ),
-        (a_link(reply=ElicitationResult(ElicitationAction.ACCEPT), answered_by="Ana"), "Visited by Ana"),
-        (a_form(reply=DECLINED, answered_by="Ana"), "Declined by Ana"),
-        (a_form(reply=DECLINED, reason="It asks for a secret (pin)."), "Declined. It asks for a secret (pin)"),
-        (
-            a_form(reply=ElicitationResult(ElicitationAction.CANCEL), reason="The question expired without an answer."),
-            "The question expired without an answer",
-        ),
         (a_form(reply=ElicitationResult(ElicitationAction.CANCEL), answered_by="Ana"), "Left unanswered by Ana"),
         (
             a_form(reply=ElicitationResult(ElicitationAction.CANCEL), reason="Slack is away."),

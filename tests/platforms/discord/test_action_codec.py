@@ -9,14 +9,13 @@ import pytest
 
 from bot.chat.actions import OUT_OF_DATE
 from bot.chat.context import Lookups
-from bot.chat.interactions import THANKS
 from bot.domain.approvals import NotAllowed
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.platforms.discord.interactions import FILE, IN_THE_FILE
 from bot.platforms.discord.modals import asked_about
 from tests.fakes.discord import Channel, Message
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
-from tests.rendering.turns import NOTES, a_reply, a_step, a_view, an_approval
+from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
 
 async def drawn(place: ConnectedBot, view: TurnView, channel: Channel | None = None) -> Message:
@@ -188,20 +187,6 @@ async def test_a_call_that_has_changed_since_is_not_shown_as_the_old_one() -> No
         pressed = await place.discord.press(place.priya, card, named(card, "view"))
         await place.discord.until(lambda: pressed.messages)
         assert pressed.text == OUT_OF_DATE
-
-
-async def test_an_opinion_is_kept_and_thanked_for() -> None:
-    kept: list[tuple[str, bool, str]] = []
-
-    async def opinion(turn_id: str, good: bool, by: object) -> None:
-        kept.append((turn_id, good, getattr(by, "id", "")))
-
-    async with connected_bot(records=Lookups(opinion=opinion)) as place:
-        message = await drawn(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
-        pressed = await place.discord.press(place.priya, message, named(message, "rate"))
-        await place.discord.until(lambda: pressed.messages)
-        assert pressed.text == THANKS
-        assert [(turn_id, user) for turn_id, _, user in kept] == [("t1", place.priya.id)]
 
 
 async def test_in_a_direct_conversation_who_pressed_is_asked_for(place: ConnectedBot) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from bot.chat.forms import DONE
+from bot.domain.approvals import NotAllowed
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from tests.fakes.discord import Answer, Interaction
 from tests.fakes.discord.components import TEXT, walk
@@ -41,6 +42,11 @@ async def test_in_a_direct_conversation_the_card_stays_where_it_is(place: Connec
     place.engine.schema = SCHEMA
     card = await drawn(place, waiting(), place.discord.dm(place.priya))
     before = list(card.components)
+    place.engine.not_now = NotAllowed("You may not approve this.")
+    refused = await place.discord.press(place.priya, card, named(card, "edit"))
+    await place.discord.until(lambda: "You may not" in said(refused))
+    assert card.components == before
+    place.engine.not_now = None
     await place.discord.press(place.priya, card, named(card, "edit"))
     sent = await place.discord.submit(place.priya, {"text": "Buy bread"})
     await place.discord.until(lambda: sent.messages)

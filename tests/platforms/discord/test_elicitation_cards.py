@@ -22,7 +22,6 @@ from tests.platforms.discord.connected_bot import ConnectedBot
 from tests.platforms.discord.payload_checks import check_slot, labels, texts
 from tests.platforms.discord.test_action_codec import drawn, ids
 from tests.platforms.discord.test_argument_editing import said
-from tests.platforms.sample_views import a_booking, a_view, asked_back
 from tests.rendering.turns import a_form, a_link, a_step
 from tests.rendering.turns import a_view as a_turn
 
@@ -71,13 +70,6 @@ def test_a_card_has_server_user_question_and_expiry() -> None:
 -# For <@1001> alone · the answer is private · expires <t:1800001800:R>"""
     )
     assert (slot.asks, slot.notifies, colour(slot)) == (True, frozenset({PRIYA.principal}), ORANGE)
-
-
-def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
-    waiting = a_booking(StepStatus.ASKING, asked_back(expires_at=None))
-    assert f"<t:{int(sample_views.NOW) + 1800}:R>" in read_out(only(a_view(waiting)))
-    endless = a_booking(StepStatus.ASKING, asked_back(expires_at=None, expires_in=None))
-    assert "does not expire" in read_out(only(a_view(endless)))
 
 
 @pytest.mark.parametrize(

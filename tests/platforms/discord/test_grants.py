@@ -17,7 +17,7 @@ from tests.fakes.discord.interactions import Interaction
 from tests.fakes.discord.messages import Message
 from tests.platforms.discord.connected_bot import ConnectedBot
 from tests.platforms.discord.payload_checks import labels
-from tests.platforms.discord.test_action_codec import drawn, ids, named
+from tests.platforms.discord.test_action_codec import drawn, named
 from tests.platforms.discord.test_cards import cards
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
@@ -25,14 +25,13 @@ KNOWN = dataclasses.replace(NOTES, server_id="s-1")
 CARD = ApprovalRef("apr-12345678", 1)
 
 
-def waiting(count: int = 1, *, destructive: bool = False) -> TurnView:
-    tool = dataclasses.replace(KNOWN, destructive=destructive)
+def waiting(count: int = 1) -> TurnView:
     steps = [
         a_step(
             StepStatus.AWAITING,
             n,
             approval=an_approval(id=f"apr-{12345678 + n}"),
-            tool=tool,
+            tool=KNOWN,
             arguments={f"field_{k}": "x" * 190 for k in range(20)},
         )
         for n in range(count)
@@ -81,11 +80,3 @@ async def test_a_grant_is_chosen_where_the_whole_call_is_shown(place: ConnectedB
         GrantRequest(HoursScope(8)),
         GrantRequest(PermanentScope()),
     ]
-
-
-async def test_no_grant_is_offered_for_a_destructive_call(place: ConnectedBot) -> None:
-    card = await drawn(place, waiting(destructive=True))
-    assert not any("allow" in each for each in ids(card))
-    viewed = await place.discord.press(place.priya, card, named(card, "view"))
-    shown = await whole(place, viewed)
-    assert not any(node["type"] == 3 for node in walk(shown.components))

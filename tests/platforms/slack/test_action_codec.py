@@ -12,7 +12,7 @@ from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from tests.fakes.slack import Fails, Message, Team, User
 from tests.platforms.slack.connected_bot import ConnectedBot
 from tests.platforms.slack.test_surface import placed
-from tests.rendering.turns import a_reply, a_step, a_view, an_approval
+from tests.rendering.turns import a_step, a_view, an_approval
 
 
 async def drawn(place: ConnectedBot, view: TurnView) -> Message:
@@ -51,20 +51,6 @@ async def test_a_refusal_names_people_and_groups_and_calls_none_of_them(place: C
     assert "It needs @ops-approvers, @sam." in str(place.slack.modal(place.priya).drawn)
 
 
-async def test_strangers_guests_and_bots_are_marked_as_such(place: ConnectedBot) -> None:
-    card = await drawn(place, waiting())
-    stranger = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
-    guest = place.slack.user("Gus", guest="multi", admin=True)
-    place.channel.members += [stranger.id, guest.id]
-    for user in (stranger, guest):
-        await place.slack.press(user, card, "cs.approve")
-    await place.slack.until(lambda: len(place.engine.decisions) == 2)
-    members = {member.author.id: member for _, member in place.engine.decisions}
-    assert members[stranger.id].external
-    assert members[guest.id].guest
-    assert not members[guest.id].platform_admin
-
-
 async def test_a_user_of_another_workspace_with_an_id_of_this_one_is_an_outsider(place: ConnectedBot) -> None:
     twin = dataclasses.replace(place.priya, team=Team("T0OTHER001", "other"))
     card = await drawn(place, waiting())
@@ -98,12 +84,6 @@ async def test_view_all_shows_everything_and_can_be_approved_there(place: Connec
     assert place.engine.decisions[0][0].approval_id == "apr-12345678"
     await place.slack.press(place.priya, window, "cs.deny")
     await place.slack.until(lambda: len(place.slack.modals(place.priya)) == 2)
-
-
-async def test_an_opinion_is_thanked_for(place: ConnectedBot) -> None:
-    message = await drawn(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
-    await place.slack.press(place.priya, message, "Good answer")
-    await place.slack.until(lambda: place.whispers(place.priya))
 
 
 async def test_a_press_without_a_user_decides_nothing_and_is_answered(place: ConnectedBot) -> None:

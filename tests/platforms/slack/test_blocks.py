@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.chat.actions import GONE, OUT_OF_DATE, RunCommand, rejection_message
-from bot.domain.approvals import (
-    AlreadyDecided,
-    ApprovalNotFound,
-    Decided,
-    DecisionResult,
-    DecisionType,
-    NotAllowed,
-    StaleRevision,
-)
+from bot.chat.actions import RunCommand
 from bot.platforms.slack.blocks import button, buttons, decode, encode, fallback, small
 from bot.rendering.timeline import StopTurnAction
 from tests.platforms.slack.payload_checks import check_message
@@ -68,17 +58,3 @@ def test_many_small_lines_get_further_blocks() -> None:
     made = small(*("x" * 200 for _ in range(40)))
     check_message(made, "x")
     assert sum(block["elements"][0]["text"].count("\n") + 1 for block in made) == 40
-
-
-@pytest.mark.parametrize(
-    ("settlement", "told"),
-    [
-        (Decided(DecisionType.APPROVE), ""),
-        (AlreadyDecided("Already approved by Sam."), "Already approved by Sam."),
-        (NotAllowed("Only @ops may."), "Only @ops may."),
-        (StaleRevision(), OUT_OF_DATE),
-        (ApprovalNotFound(), GONE),
-    ],
-)
-def test_a_press_without_effect_is_answered_with_its_reason(settlement: DecisionResult, told: str) -> None:
-    assert rejection_message(settlement) == told

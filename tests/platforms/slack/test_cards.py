@@ -15,7 +15,7 @@ from bot.platforms.slack.message_blocks import turn_messages
 from tests.platforms import sample_views
 from tests.platforms.sample_views import ISSUE, NOW, a_call, a_filing, a_reply, a_view, an_approval
 from tests.platforms.slack.block_text import outline
-from tests.platforms.slack.payload_checks import check_message, labels, parts
+from tests.platforms.slack.payload_checks import check_message, labels
 
 PEOPLE = frozenset({sample_views.PRIYA.id})
 TITLE = "Create issue “Checkout 502s after the 14:05 deploy” (jira)"
@@ -49,12 +49,6 @@ Asked by Priya · expires <at 08:30 UTC> · `3a7f3c2e`
 [Approve: Create issue](primary) [Allow in this thread] [Deny…] [Edit…] [View all] [⋯]
 [Stop]"""
     )
-
-
-def test_a_card_that_is_not_out_yet_begins_to_run_off_now() -> None:
-    view = a_view(a_filing(StepStatus.AWAITING, expires_at=None), status=TurnStatus.WAITING)
-    (date,) = [part for part in parts(list(card(view).blocks)) if part.get("type") == "date"]
-    assert date["timestamp"] == NOW + 1800
 
 
 def test_a_destructive_call_is_confirmed() -> None:

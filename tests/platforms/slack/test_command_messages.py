@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +9,7 @@ from bot.chat.actions import ApprovalRef, OpenConfirmation, RunCommand, ViewCall
 from bot.chat.approval_inbox import NOTHING_WAITS, PendingCall
 from bot.chat.command_runner import reply_message
 from bot.chat.home_message import WELCOME, Home
-from bot.domain.commands import ActionStyle, PageInfo, Reply, ReplyAction, Table
+from bot.domain.commands import ActionStyle, Reply, ReplyAction, Table
 from bot.domain.turns import StepStatus
 from bot.platforms.slack.blocks import decode
 from bot.platforms.slack.home import home_view
@@ -50,14 +48,6 @@ def test_its_buttons_say_commands() -> None:
     assert decode(*pressed(sheet.blocks, "More ▶")) == RunCommand(("mcp", "list", "--page", "2"))
 
 
-def test_in_the_middle_there_are_pages_on_both_sides() -> None:
-    sheet = command_reply(reply_message(replace(LISTING, page=PageInfo(2, 3, ("mcp", "list")))))
-    assert decode(*pressed(sheet.blocks, "◀ Back")) == RunCommand(("mcp", "list", "--page", "1"))
-    assert "More ▶" in labels(sheet.blocks)
-    last = command_reply(reply_message(replace(LISTING, page=PageInfo(3, 3, ("mcp", "list")))))
-    assert "More ▶" not in labels(last.blocks)
-
-
 def test_details_stand_behind_their_names_and_dangerous_actions_ask_first() -> None:
     assert (
         drawn(SHOWN)
@@ -74,18 +64,10 @@ def test_details_stand_behind_their_names_and_dangerous_actions_ask_first() -> N
     )
 
 
-def test_a_reply_that_failed_is_marked() -> None:
-    assert drawn(Reply("There is no `x`.", failed=True)) == "⚠ There is no `x`."
-
-
 def test_foreign_text_is_literal() -> None:
     text = drawn(Reply("Look:", Table(("name",), (("**x** <!here>",),)), (("**n**", "[a](https://b.example)"),)))
     assert "| **x** <!here> |" in text
     assert "***n**: *[a](https://b.example)" in text
-
-
-def test_an_empty_reply_says_that_it_is_done() -> None:
-    assert drawn(Reply("")) == "Done."
 
 
 def test_in_one_message_parts_that_do_not_fit_are_counted() -> None:

@@ -66,14 +66,6 @@ For @U0PRIYA alone · the answer is private · expires <at 08:30 UTC>
     assert slot.text.startswith("Answer needed: travel asks for an answer")
 
 
-def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
-    waiting = a_booking(StepStatus.ASKING, asked_back(expires_at=None))
-    (date,) = [part for part in parts(list(only(a_view(waiting)).blocks)) if part.get("type") == "date"]
-    assert date["timestamp"] == sample_views.NOW + 1800
-    endless = a_booking(StepStatus.ASKING, asked_back(expires_at=None, expires_in=None))
-    assert "does not expire" in outline(only(a_view(endless)).blocks)
-
-
 def test_text_of_a_server_mentions_and_links_nothing() -> None:
     asked = a_form(message=BOMB, properties={BOMB: {"type": "string", "title": BOMB}})
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(asked,)), status=TurnStatus.WAITING)

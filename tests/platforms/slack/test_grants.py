@@ -8,16 +8,15 @@ from bot.domain.approvals import ArgumentsScope, HoursScope, PermanentScope
 from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from tests.platforms.slack.connected_bot import ConnectedBot
-from tests.platforms.slack.payload_checks import labels, parts
+from tests.platforms.slack.payload_checks import parts
 from tests.platforms.slack.test_action_codec import drawn
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
 KNOWN = dataclasses.replace(NOTES, server_id="s-1")
 
 
-def waiting(*, destructive: bool = False) -> TurnView:
-    tool = dataclasses.replace(KNOWN, destructive=destructive)
-    return a_view(a_step(StepStatus.AWAITING, approval=an_approval(), tool=tool), status=TurnStatus.WAITING)
+def waiting() -> TurnView:
+    return a_view(a_step(StepStatus.AWAITING, approval=an_approval(), tool=KNOWN), status=TurnStatus.WAITING)
 
 
 async def test_grants_stand_in_the_menu_of_the_card(place: ConnectedBot) -> None:
@@ -31,9 +30,3 @@ async def test_grants_stand_in_the_menu_of_the_card(place: ConnectedBot) -> None
         GrantRequest(HoursScope(8)),
         GrantRequest(PermanentScope()),
     ]
-
-
-async def test_no_grant_is_offered_for_a_destructive_call(place: ConnectedBot) -> None:
-    card = await drawn(place, waiting(destructive=True))
-    assert not any("llow" in label for label in labels(card.blocks))
-    assert not [part for part in parts(list(card.blocks)) if part.get("type") == "overflow"]

@@ -94,20 +94,6 @@ async def test_a_title_that_a_user_gives_a_session_is_that_of_the_conversation(p
     await place.slack.until(lambda: place.engine.titles == {key: "The pool is slow"})
 
 
-async def test_feedback_is_stored() -> None:
-    kept: list[tuple[str, bool, str]] = []
-
-    async def opinion(turn_id: str, good: bool, by: object) -> None:
-        kept.append((turn_id, good, getattr(by, "id", "")))
-
-    async with connected_bot(records=Lookups(opinion=opinion)) as place:
-        view = a_view(status=TurnStatus.DONE)
-        message = await drawn(place, dataclasses.replace(view, steps=(a_reply(0, "The pool."),)))
-        await place.slack.press(place.priya, message, "Bad answer")
-        await place.slack.until(lambda: kept)
-        assert kept == [("t1", False, place.priya.id)]
-
-
 async def test_a_call_that_home_shows_as_it_was_is_neither_opened_nor_approved() -> None:
     step = a_step(StepStatus.AWAITING, approval=an_approval(), arguments={"text": "Buy milk"})
     view = _view_of_team(step)
