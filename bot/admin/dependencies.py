@@ -21,7 +21,7 @@ from bot.domain.locales import Locale
 from bot.domain.metrics import ProcessCounters
 from bot.domain.profiles import ServersEnabled
 from bot.domain.secrets import SecretReference
-from bot.domain.servers import ServerConfig
+from bot.domain.servers import EVERYWHERE, ServerConfig
 from bot.domain.tools import Tool
 from bot.domain.turns import TurnView
 from bot.domain.usage import LimitStatus, UsageOwner
@@ -134,6 +134,10 @@ class Rights:
         workspaces. Local programs are for the operator alone.
         """
         return self.operates(member) or (EVERYWHERE_ROLE in member.roles and self.administers(member))
+
+    def workspace_for(self, member: Member, conversation: ConversationKey) -> str:
+        """Return the workspace of the member's new records: EVERYWHERE for one who may change global records."""
+        return EVERYWHERE if self.administers_everywhere(member) else conversation.workspace_key
 
     def is_confined(self, member: Member) -> bool:
         """Return True for a token or an admin of one workspace: they change nothing that applies in others too, such as

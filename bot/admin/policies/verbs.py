@@ -317,11 +317,7 @@ class ServerPolicies(ServerVerbs):
         policy = parse_policy(arguments.get("policy")) or ApprovalPolicy.ASK_USER
         tool = await self._service.tool(server, arguments.get("tool"))
         profile = await self._service.profile(arguments.get("profile"), request.conversation)
-        workspace = (
-            EVERYWHERE
-            if self._dependencies.rights.administers_everywhere(request.member)
-            else request.conversation.workspace_key
-        )
+        workspace = self._dependencies.rights.workspace_for(request.member, request.conversation)
         base = Rule(policy, server_id=server.id if server else "", tool=tool, profile=profile, workspace=workspace)
         given = given_rule(base, arguments, request.conversation)
         rule, before = await self._service.set(given, request.author)

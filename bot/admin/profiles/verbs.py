@@ -214,9 +214,7 @@ class Profiles(ServerVerbs):
         )
 
     def _blank(self, name: str, member: Member, conversation: ConversationKey) -> Profile:
-        return self._service.blank(
-            name, EVERYWHERE if self._dependencies.rights.administers_everywhere(member) else conversation.workspace_key
-        )
+        return self._service.blank(name, self._dependencies.rights.workspace_for(member, conversation))
 
     # Deleting and binding
 
@@ -375,9 +373,8 @@ class Profiles(ServerVerbs):
     async def _enable_in_new_profile(self, server: VisibleServer, request: CommandContext) -> Reply:
         """Let a profile with the server hold in the workspace: no other one holds in the conversation."""
         workspace = request.conversation.workspace_key
-        everywhere = self._dependencies.rights.administers_everywhere(request.member)
         profile = await self._service.find_or_none(PLACE_NAME, request.conversation)
-        profile = profile or self._service.blank(PLACE_NAME, EVERYWHERE if everywhere else workspace)
+        profile = profile or self._blank(PLACE_NAME, request.member, request.conversation)
         self._service.may_change(profile, request.member)
         if profile.servers is not None:
             profile = replace(profile, servers=profile.servers | {server.id})

@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from bot.domain.api_clients import ApiClient
-from bot.domain.commands import Form, FormSubmission, Invocation, Reply, ReplyAction, reply_json
+from bot.domain.commands import Form, FormSubmission, Invocation, Reply, reply_json
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.locales import use_locale
 from bot.i18n import _, english
@@ -176,24 +176,19 @@ def _command_answer(answer: Reply | Form, turn: TurnAnswer | None) -> CommandAns
             )
         case Reply():
             return CommandAnswer(
-                text=json_reply["text"],
-                failed=json_reply["failed"],
-                rows=json_reply["rows"],
-                details=json_reply["details"],
+                **{name: json_reply[name] for name in ("text", "failed", "rows", "details", "data")},
                 facts=[(english(name), str(text)) for name, text in answer.details],
-                actions=[_action(action) for action in answer.actions],
+                actions=[
+                    ActionAnswer(
+                        label=action.label,
+                        command=" ".join(action.words),
+                        words=list(action.words),
+                        confirm=action.confirm,
+                        tone=action.tone.value,
+                    )
+                    for action in answer.actions
+                ],
                 page=PageAnswer(**asdict(answer.page)) if answer.page else None,
-                data=json_reply["data"],
                 document=DocumentAnswer(**asdict(answer.document)) if answer.document else None,
                 turn=turn,
             )
-
-
-def _action(action: ReplyAction) -> ActionAnswer:
-    return ActionAnswer(
-        label=action.label,
-        command=" ".join(action.words),
-        words=list(action.words),
-        confirm=action.confirm,
-        tone=action.tone.value,
-    )

@@ -433,10 +433,5 @@ class CommonRoutes(Routes):
             if dry_run
             else self._services.servers.reload(scope.member)
         )
-        return FileDifference(
-            added=list(difference.added),
-            changed=dict(difference.changed),
-            removed=list(difference.removed),
-            problems=list(difference.problems),
-            applied=not dry_run,
-        )
+        fields = {**asdict(difference), "changed": dict(difference.changed)}
+        return FileDifference(**fields, applied=not dry_run)
