@@ -103,7 +103,9 @@ async def administer(
                     last.id, _read_fields(last), person.member, request.conversation, hidden_input=True
                 )
                 continue
-            if isinstance(last, Reply) and not as_json and (question := _question(last)) and sys.stdin.isatty():
+            actions = last.actions if isinstance(last, Reply) and not as_json else ()
+            question = next((action for action in actions if action.question), None)
+            if isinstance(last, Reply) and question is not None and sys.stdin.isatty():
                 if not _agrees(last, question):
                     return FAILED if last.failed else 0
                 request = Invocation(
@@ -210,10 +212,6 @@ def _read_fields(form: Form) -> dict[str, str]:
     return answers
 
 
-def _question(reply: Reply) -> ReplyAction | None:
-    return next((action for action in reply.actions if action.question), None)
-
-
 def _agrees(reply: Reply, question: ReplyAction) -> bool:
     """Ask a question of a reply. Anything but yes is a no, the end of the input too."""
     actions = tuple(action for action in reply.actions if action is not question)
@@ -248,7 +246,13 @@ def _interruptible() -> Iterator[None]:
 
 async def create(settings: Settings, name: str, role: ApiRole, workspace: str, expires: str) -> int:
     """Create a token and print it. Return the exit code. Raises CountersignError."""
-    _check_name(name)
+    if not _NAME.fullmatch(name):
+        raise SettingsError(
+            f"{name!r:.100} cannot be the name of a token.",
+            "use 1 to 64 lower-case letters, digits, dots, dashes and underscores, such as ci or night-run",
+        )
+    if name == OPERATOR_NAME:
+        raise SettingsError(f"{OPERATOR_NAME!r} is reserved for ADMIN_API_TOKEN.", "take another name")
     if workspace and not _WORKSPACE.fullmatch(workspace):
         raise SettingsError(f"{workspace!r:.100} is no workspace.", "write platform:id, such as slack:T123")
     lifetime = _lifetime(expires)
@@ -268,7 +272,10 @@ async def show(settings: Settings, *, as_json: bool) -> int:
     if as_json:
         sys.stdout.write(f"{json.dumps([_object(api_token) for api_token in listed_tokens])}\n")
     elif listed_tokens:
-        rows = [("NAME", "ROLE", "WORKSPACE", "MADE", "STATE"), *map(_row, listed_tokens)]
+        rows = [("NAME", "ROLE", "WORKSPACE", "MADE", "STATE")]
+        for token in listed_tokens:
+            creation = f"{_format_time(token.created_at)} by {token.created_by}"
+            rows.append((token.name, token.role.value, token.workspace or "all", creation, _state(token)))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
         sys.stdout.write("".join(f"{line}\n" for line in lines))
@@ -300,16 +307,6 @@ def _operator() -> Author:
     return LocalUser(login_name()).author
 
 
-def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise SettingsError(
-            f"{name!r:.100} cannot be the name of a token.",
-            "use 1 to 64 lower-case letters, digits, dots, dashes and underscores, such as ci or night-run",
-        )
-    if name == OPERATOR_NAME:
-        raise SettingsError(f"{OPERATOR_NAME!r} is reserved for ADMIN_API_TOKEN.", "take another name")
-
-
 def _lifetime(text: str) -> float | None:
     """Parse a lifetime into seconds; None for no expiry."""
     if not text:
@@ -318,11 +315,6 @@ def _lifetime(text: str) -> float | None:
     if span is None or int(span[1]) == 0:
         raise SettingsError(f"--expires is {text!r:.40}, which is no time.", "write 12h, 90d or 52w")
     return int(span[1]) * _SECONDS[span[2]]
-
-
-def _row(token: ApiToken) -> Sequence[str]:
-    creation = f"{_format_time(token.created_at)} by {token.created_by}"
-    return (token.name, token.role.value, token.workspace or "all", creation, _state(token))
 
 
 def _state(token: ApiToken) -> str:

@@ -177,13 +177,12 @@ async def _ask_service(choice: ModelChoice, model: LanguageModel) -> str:
             raise CheckDoubtful(text, f"if questions fail, {fix}")
         case NotReported(why):
             text = f"{service} was reached, and could not be asked which models it has" + (f": {why}" if why else "")
-            fix = "ask it something: it may answer all the same" if why else _address(choice)
+            fix = "ask it something: it may answer all the same"
+            if not why:
+                ending = "before /v1" if choice.module == "anthropic" else "with /v1"
+                variable = f"{choice.config['variables']}_BASE_URL"
+                fix = f"if questions fail, correct the address in {variable}, which mostly ends {ending}"
             raise CheckDoubtful(f"{text.rstrip('.')}.", fix)
-
-
-def _address(choice: ModelChoice) -> str:
-    ending = ", which mostly ends " + ("before /v1" if choice.module == "anthropic" else "with /v1")
-    return f"if questions fail, correct the address in {choice.config['variables']}_BASE_URL{ending}"
 
 
 def _window(choice: ModelChoice, model: ListsModels, tokens: int | None) -> str:

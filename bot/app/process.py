@@ -107,8 +107,10 @@ class HealthCheck:
         self._needs_servers = needs_servers
         self._clock = clock
         self._listeners: dict[str, Listener] = {}
-        self._checkpoints_fail: Callable[[], bool] = lambda: False
-        self._files_are_older: Callable[[], bool] = lambda: False
+        self.checkpoints_fail: Callable[[], bool] = lambda: False
+        """Returns True while checkpoints of the audit cannot be written."""
+        self.files_are_older: Callable[[], bool] = lambda: False
+        """Returns True while the operator's files in use are older than those on disk."""
         self._checking = asyncio.Lock()
         self._database = Health(database=False)
         self._checked_at = -FRESH_SECONDS
@@ -116,14 +118,6 @@ class HealthCheck:
     def watch(self, platform: str, listener: Listener) -> None:
         """Include a platform's listener."""
         self._listeners[platform] = listener
-
-    def watch_checkpoints(self, fail: Callable[[], bool]) -> None:
-        """Include the checkpoints of the audit; `fail` returns True while they cannot be written."""
-        self._checkpoints_fail = fail
-
-    def watch_files(self, are_older: Callable[[], bool]) -> None:
-        """Include the operator's files; `are_older` returns True while those in use are older than those on disk."""
-        self._files_are_older = are_older
 
     async def check(self) -> Health:
         """Return the current health within a few seconds. Never raises."""
@@ -137,8 +131,8 @@ class HealthCheck:
             await self._database_health(),
             platforms=platforms,
             servers=ServersHealth(len(statuses), statuses.count(ServerStatus.CONNECTED), errors),
-            checkpoints_fail=self._checkpoints_fail(),
-            files_are_older=self._files_are_older(),
+            checkpoints_fail=self.checkpoints_fail(),
+            files_are_older=self.files_are_older(),
             lacks_servers=self._needs_servers and bool(enabled) and all(status in _IN_TROUBLE for status in enabled),
         )
 

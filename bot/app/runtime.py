@@ -16,7 +16,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bot.admin.dependencies import AdminStores, CommandDependencies, OperatorTerms, Rights, RunningProcess
 from bot.admin.registry import CommandRegistry
@@ -87,9 +87,6 @@ from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.database import Database
 from bot.storage.lock_file import FileUse
 from bot.storage.turn_log.log import SqlTurnLog
-
-if TYPE_CHECKING:
-    from bot.mcp.oauth.sign_ins import OAuthSignIns
 
 log = logging.getLogger(__name__)
 
@@ -206,9 +203,15 @@ async def open_services(
         notify=notify,
     )
     rules.follow = reloader.follow
-    health.watch_files(lambda: reloader.rejected is not None)
+    health.files_are_older = lambda: reloader.rejected is not None
     rights = _rights(approvers, operator, settings)
     links = build_link_service(settings, stores.links)
+    sign_ins = None
+    if links is not None:  # the callback of a sign-in needs a public address
+        from bot.mcp.oauth.client import ClientIdentity  # noqa: PLC0415 - it loads the MCP library
+        from bot.mcp.oauth.sign_ins import OAuthSignIns  # noqa: PLC0415 - it loads the MCP library
+
+        sign_ins = OAuthSignIns(toolbox, tokens, partial(ClientIdentity.from_address, links.address))
     dependencies = CommandDependencies(
         servers=toolbox,
         administration=reloader,
@@ -232,8 +235,7 @@ async def open_services(
         ),
         process=RunningProcess(turn_log.recent_turns, health.check, counters.counters_of, limiter.statuses),
         links=links,
-        # The callback of a sign-in needs a public address.
-        sign_ins=_sign_ins(toolbox, tokens, links.address) if links else None,
+        sign_ins=sign_ins,
     )
     default = Locale(settings.language, settings.time_zone)
     locales = LocaleResolver(default, lambda conversation: rules.rules(conversation).profile, stores.locales)
@@ -304,7 +306,7 @@ async def open_runtime(
                 notify=notify,
             )
         )
-        services.health.watch_checkpoints(lambda: checkpoints.is_failing)
+        services.health.checkpoints_fail = lambda: checkpoints.is_failing
         models = Models(model, lambda name: select_model(settings, name), observe, model_limits(settings))
         stack.push_async_callback(models.close)
         # Built now, so that a mistake is reported before the first message.
@@ -369,13 +371,6 @@ def model_limits(settings: Settings) -> ModelLimits:
         idle_seconds=settings.model_idle_timeout,
         total_seconds=settings.model_total_timeout,
     )
-
-
-def _sign_ins(toolbox: McpToolbox, tokens: TokenProviders, address: str) -> OAuthSignIns:
-    from bot.mcp.oauth.client import ClientIdentity  # noqa: PLC0415 - it loads the MCP library
-    from bot.mcp.oauth.sign_ins import OAuthSignIns  # noqa: PLC0415 - it loads the MCP library
-
-    return OAuthSignIns(toolbox, tokens, partial(ClientIdentity.from_address, address))
 
 
 def connection_timing(settings: Settings) -> ConnectionTiming:

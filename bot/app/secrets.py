@@ -92,7 +92,10 @@ def audit_keys(settings: Settings) -> AuditKeys:
     password = secret_value(settings.encryption_master_password)
     match read_address(settings.database_url):
         case SqliteFile(path) if not (own or encryption or password):
-            return AuditKeys(lambda: _existing_key_beside(path), lambda: _key_beside(path, logging.INFO))
+            return AuditKeys(
+                lambda: _key_beside(path, logging.INFO) if key_path(path).exists() else (),
+                lambda: _key_beside(path, logging.INFO),
+            )
         case SqliteFile() | PostgresServer():
             return AuditKeys(lambda: (*own, *encryption, *((stretch_password(password),) if password else ())))
 
@@ -102,10 +105,6 @@ def _key_beside(path: Path, level: int) -> tuple[bytes, ...]:
     if key.new:
         log.log(level, "new key of stored secrets and of the audit in %s: keep a copy of it, but not beside", key.path)
     return read_keys(key.text, f"The file {key.path}")
-
-
-def _existing_key_beside(path: Path) -> tuple[bytes, ...]:
-    return _key_beside(path, logging.INFO) if key_path(path).exists() else ()
 
 
 class UsableSecrets:

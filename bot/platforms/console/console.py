@@ -72,6 +72,9 @@ class ConsoleSurface:
     `files`, if set.
     """
 
+    min_interval = 0.05
+    """Seconds between two deliveries of one turn, for readability."""
+
     def __init__(self, user: LocalUser, tracker: TurnTracker, drawing: Drawing, files: Path | None = None) -> None:
         self._user = user
         self._tracker = tracker
@@ -87,11 +90,6 @@ class ConsoleSurface:
     def on_open(self, notify: Callable[[Sequence[ConversationKey]], None]) -> None:
         """Call `notify` with the conversations of this terminal whenever they change."""
         self._tracker.on_open = lambda names: notify([self._user.key(name) for name in names])
-
-    @property
-    def min_interval(self) -> float:
-        """Seconds between two deliveries of one turn, for readability."""
-        return 0.05
 
     async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         """Render a turn. A completely rendered turn is not rendered again; its ref records that."""

@@ -283,8 +283,10 @@ class JsonLines(_HeadlessOutput):
         """Write the events since the last view."""
         turn = view.turn
         before, written_at = self._written.get(turn.id, (None, 0.0))
-        if before is not None and _only_text_grew(before, view) and self._clock() - written_at < PIECE_SECONDS:
-            return
+        if before is not None and view.streaming:
+            only_text_grew = replace(view, streaming=before.streaming, revision=before.revision) == before
+            if only_text_grew and self._clock() - written_at < PIECE_SECONDS:
+                return
         self._written[turn.id] = view, self._clock()
         if (encoder := self._encoders.get(turn.id)) is None:
             from bot.rendering.turn_events import Cursor, EventEncoder  # noqa: PLC0415 - its schemas take a while to load
@@ -295,7 +297,3 @@ class JsonLines(_HeadlessOutput):
         for event in encoder.encode(view):
             line = {"event": event.name, "data": event.data}
             write(self._stdout, json.dumps(line, separators=(",", ":")) + "\n")
-
-
-def _only_text_grew(before: TurnView, view: TurnView) -> bool:
-    return bool(view.streaming) and replace(view, streaming=before.streaming, revision=before.revision) == before
