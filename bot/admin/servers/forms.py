@@ -168,12 +168,16 @@ def form(
     names = {field.name for field in step}
     errors = _visible_errors(names, values, errors)
     last = number == len(steps)
+    filled = []
+    for field in step:
+        value = "" if field.kind is FieldKind.SECRET else values.get(field.name, field.value)
+        filled.append(filled_field(field, value, errors.get(field.name, "")))
     return Form(
         id=f"{form_id}:{number}",
         title=title
         if len(steps) == 1
         else _("{title} · {number} of {count}", title=title, number=number, count=len(steps)),
-        fields=tuple(_with_value(field, values, errors) for field in step),
+        fields=tuple(filled),
         submit=submit if last else _("Continue"),
         intro=intro,
         carried={name: value for name, value in values.items() if name not in names and name != SECRET_FIELD},
@@ -220,11 +224,6 @@ def _visible_errors(names: set[str], values: Mapping[str, str], errors: Mapping[
     if SECRET_FIELD in names and "secret" in visible and not values["secret"]:
         visible.setdefault(SECRET_FIELD, visible.pop("secret"))
     return visible
-
-
-def _with_value(field: Field, values: Mapping[str, str], errors: Mapping[str, str]) -> Field:
-    value = "" if field.kind is FieldKind.SECRET else values.get(field.name, field.value)
-    return filled_field(field, value, errors.get(field.name, ""))
 
 
 def _authentication_steps(auth: str, mode: SecretFieldMode) -> list[Step]:

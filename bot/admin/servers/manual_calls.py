@@ -368,7 +368,12 @@ class PromptCommands(Verbs):
             Table(
                 ("server", "prompt", "takes", "what it does"),
                 tuple(
-                    (server.name, prompt.name, _takes(prompt), _first(prompt.title, prompt.description))
+                    (
+                        server.name,
+                        prompt.name,
+                        ", ".join(item.name if item.required else f"[{item.name}]" for item in prompt.arguments),
+                        _first(prompt.title, prompt.description),
+                    )
                     for server, prompt in page
                 ),
             ),
@@ -450,10 +455,6 @@ def _field_names(prompt: Prompt) -> dict[str, str]:
 
 def _call_arguments(prompt: Prompt, values: Mapping[str, str]) -> dict[str, Any]:
     return {"name": prompt.name, **({"arguments": dict(values)} if values else {})}
-
-
-def _takes(prompt: Prompt) -> str:
-    return ", ".join(argument.name if argument.required else f"[{argument.name}]" for argument in prompt.arguments)
 
 
 # -------------------- text from servers

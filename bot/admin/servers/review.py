@@ -256,7 +256,9 @@ class ServerReview(Verbs):
         long = _too_long(facts)
         words = ("mcp", "review", "approve", server.name, tool.original_name, "--definition", tool.definition)
         label, reason = server_label(server.config), _STATUS_TEXTS[unreviewed.review][1]
-        texts = {"tool": _label(tool), "server": label, "reason": reason}
+        is_text = tool.kind is ToolKind.INSTRUCTIONS
+        name = _("The text for models") if is_text else code(tool.original_name, _("A tool"))
+        texts = {"tool": name, "server": label, "reason": reason}
         return Reply(
             sentences(_("{tool} of {server} waits for a review: {reason}.", **texts), self._meanwhile),
             details=tuple(self._facts(unreviewed)) if long else facts,
@@ -355,10 +357,6 @@ def _names(tools: Iterable[Tool]) -> str:
     return ", ".join(escape_invisible(tool.original_name) for tool in tools)
 
 
-def _label(tool: Tool) -> str:
-    return _("The text for models") if tool.kind is ToolKind.INSTRUCTIONS else code(tool.original_name, _("A tool"))
-
-
 def _capitalized_count(definitions: Sequence[Tool]) -> str:
     text = count_definitions(definitions)
     return f"{text[0].upper()}{text[1:]}"
@@ -371,13 +369,9 @@ def _review_action(server: VisibleServer, waiting: UnreviewedTool, number: int) 
 
 
 def _differences(waiting: UnreviewedTool) -> tuple[tuple[str, str], ...]:
-    return tuple((alteration.name, _difference_text(alteration, waiting)) for alteration in waiting.alterations)
-
-
-def _difference_text(alteration: PartChange, waiting: UnreviewedTool) -> str:
     if waiting.pin is None or waiting.pin.pinned_tool is None:
-        return alteration.after or ""
-    return "\n".join(_lines(alteration))
+        return tuple((alteration.name, alteration.after or "") for alteration in waiting.alterations)
+    return tuple((alteration.name, "\n".join(_lines(alteration))) for alteration in waiting.alterations)
 
 
 def _lines(alteration: PartChange) -> Iterator[str]:
