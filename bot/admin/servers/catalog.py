@@ -10,10 +10,9 @@ from collections.abc import Mapping
 
 from bot.admin.command import CommandContext, CommandRejected, Verbs, option, verb
 from bot.admin.dependencies import CommandDependencies, ServerCatalog
-from bot.admin.servers.definition import SLOT, TEMPLATE, ParsedDefinition
+from bot.admin.servers.definition import SLOT, TEMPLATE, ParsedDefinition, ServerRequest
 from bot.admin.servers.fields import slug_of
 from bot.admin.servers.launch_consent import checked_question, consent_digest, consent_facts
-from bot.admin.servers.validation import ServerRequest
 from bot.admin.text_format import code, known_facts, page_of, page_rows
 from bot.domain.catalog import (
     CatalogInput,

@@ -36,6 +36,7 @@ from bot.admin.servers.fields import (
 )
 from bot.admin.text_format import sentences
 from bot.domain.catalog import server_name
+from bot.domain.conversations import ConversationKey, Member
 from bot.domain.launch_templates import InvalidSlotValue, LaunchTemplate, Templates
 from bot.domain.secrets import (
     VARIABLE_NAME,
@@ -90,6 +91,26 @@ _ADDRESS = re.compile(r"[^=?]*[/:.]|localhost$")
 _SECOND_LEVEL = frozenset(("co", "com", "org", "net", "gov", "ac"))
 
 
+@dataclass(frozen=True, slots=True)
+class ServerRequest:
+    """A requested server. `name` is a slug, or a title to derive one from. `argv` is a command line split into words.
+    `hidden` is the authentication secret and `values` are those of other slots, each with a line `NAME=***` in its
+    field, if given in clear text. `missing` are slots of secrets that are entered after saving,
+    `errors` those by field that were found before.
+    """
+
+    fields: Mapping[str, str]
+    member: Member
+    conversation: ConversationKey
+    name: str = ""
+    everywhere: bool = False
+    argv: tuple[str, ...] = ()
+    hidden: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    missing: Sequence[str] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass
 class ParsedDefinition:
     """The record, the values of new stored secrets by slot, and errors by field."""
@@ -111,20 +132,9 @@ class ParsedDefinition:
         self.await_secrets(map(slots.__getitem__, later))
 
 
-def parse_definition(
-    base: ServerRecord,
-    fields: Mapping[str, str],
-    templates: Templates,
-    *,
-    hidden: str = "",
-    values: Mapping[str, str] | None = None,
-    argv: Sequence[str] = (),
-) -> ParsedDefinition:
-    """Return `base` with the given fields. An absent field is unchanged, an empty one is cleared. `hidden` is the
-    secret from a hidden prompt; `values` are those of other slots with a line `NAME=***`; `argv` is a command line
-    split into words.
-    """
-    return _DefinitionParser(base, fields, argv, values or {}, templates).parse(hidden)
+def parse_definition(base: ServerRecord, request: ServerRequest, templates: Templates) -> ParsedDefinition:
+    """Return `base` with the fields of a request. An absent field is unchanged, an empty one is cleared."""
+    return _DefinitionParser(base, request, templates).parse(request.hidden)
 
 
 def template_secrets(record: ServerRecord, templates: Templates) -> dict[str, str]:
@@ -140,20 +150,13 @@ def without_template(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 class _DefinitionParser:
-    def __init__(
-        self,
-        base: ServerRecord,
-        fields: Mapping[str, str],
-        argv: Sequence[str],
-        values: Mapping[str, str],
-        templates: Templates,
-    ) -> None:
+    def __init__(self, base: ServerRecord, request: ServerRequest, templates: Templates) -> None:
         self._base = base
-        self._fields = without_template(fields)
-        self._slots = {name: value.strip() for name, value in fields.items() if name.startswith(SLOT)}
-        self._template = fields.get(TEMPLATE)
-        self._argv = argv
-        self._values = values
+        self._fields = without_template(request.fields)
+        self._slots = {name: value.strip() for name, value in request.fields.items() if name.startswith(SLOT)}
+        self._template = request.fields.get(TEMPLATE)
+        self._argv = request.argv
+        self._values = request.values
         self._templates = templates
         self._errors: dict[str, str] = {}
 
@@ -249,7 +252,7 @@ class _DefinitionParser:
             return before
         if self._fields.get("url"):
             self._errors["url"] = _("A local program has no address: leave this empty.")
-        words = tuple(self._argv) or self._parse("command", (before.command, *before.args), read_command_line)
+        words = self._argv or self._parse("command", (before.command, *before.args), read_command_line)
         if not words or not words[0]:
             self._errors.setdefault("command", _("Which program? Its command line, such as: python -m my_server"))
             return before

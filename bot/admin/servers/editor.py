@@ -35,6 +35,7 @@ from bot.admin.servers.definition import (
     SLOT,
     TEMPLATE,
     ParsedDefinition,
+    ServerRequest,
     command_line,
     derived_name,
     fields_of,
@@ -61,7 +62,7 @@ from bot.admin.servers.forms import (
 from bot.admin.servers.imports import IMPORTING, ServerImport
 from bot.admin.servers.launch_consent import start_warning, version_warning
 from bot.admin.servers.secrets import SecretLinks, enter_secret, missing_secrets_text, missing_slots, secret_form
-from bot.admin.servers.validation import ServerRequest, ServerValidator
+from bot.admin.servers.validation import ServerValidator
 from bot.admin.text_format import error_reply, format_change, parse_policy, sentences, server_label
 from bot.domain.commands import Form, Parameter, ParameterKind, Reply, ReplyAction
 from bot.domain.conversations import ConversationKey

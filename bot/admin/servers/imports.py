@@ -28,6 +28,7 @@ from bot.admin.servers.control import InvalidServer, ServerService
 from bot.admin.servers.definition import (
     KEEP,
     ParsedDefinition,
+    ServerRequest,
     secret_error,
     weak_secret_warning,
 )
@@ -35,7 +36,7 @@ from bot.admin.servers.fields import is_slug, slug_of
 from bot.admin.servers.launch_consent import Facts, checked_question, consent_facts
 from bot.admin.servers.secrets import enter_secret, missing_slots
 from bot.admin.servers.token_detection import looks_like_token
-from bot.admin.servers.validation import ServerRequest, ServerValidator
+from bot.admin.servers.validation import ServerValidator
 from bot.admin.text_format import parse_policy, sentences
 from bot.domain.catalog import bare_package, fetched_package
 from bot.domain.characters import spell_hidden

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from bot.admin.command import CommandRejected, ForbiddenRejection
 from bot.admin.dependencies import CommandDependencies
@@ -17,6 +17,7 @@ from bot.admin.servers.definition import (
     SLOT,
     TEMPLATE,
     ParsedDefinition,
+    ServerRequest,
     parse_definition,
     template_secrets,
 )
@@ -46,25 +47,6 @@ _STRICTER_ONLY = gettext_lazy(
     "Only the operator may make this less strict, also by leaving it to the server's hints. You may choose strangers "
     "or world."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ServerRequest:
-    """A requested server. `name` is a slug, or a title to derive one from. `hidden` is the authentication secret and
-    `values` are others by slot, if given in clear text. `missing` are slots of secrets that are entered after saving,
-    `errors` those by field that were found before.
-    """
-
-    fields: Mapping[str, str]
-    member: Member
-    conversation: ConversationKey
-    name: str = ""
-    everywhere: bool = False
-    argv: tuple[str, ...] = ()
-    hidden: str = ""
-    values: Mapping[str, str] = field(default_factory=dict)
-    missing: Sequence[str] = ()
-    errors: Mapping[str, str] = field(default_factory=dict)
 
 
 class ServerValidator:
@@ -109,7 +91,7 @@ class ServerValidator:
         workspace = EVERYWHERE if server_request.everywhere else server_request.conversation.workspace_key
         blank = ServerConfig(slug, HttpTransport(""), id=str(uuid.uuid4()), workspace=workspace)
         record = ServerRecord(blank, created_by=server_request.member.author.principal)
-        draft = self._parse(record, server_request)
+        draft = parse_definition(record, server_request, self._dependencies.operator.templates())
         self._check_flows(record, draft, server_request.member)
         if not slug:
             draft.errors["name"] = _("What is it called? There must be a letter from a to z or a digit in it.")
@@ -124,7 +106,7 @@ class ServerValidator:
     async def draft_change(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
         """Return the draft of a changed server. Raises ForbiddenRejection."""
         self.may_define(record.config, server_request.member)
-        draft = self._parse(record, server_request)
+        draft = parse_definition(record, server_request, self._dependencies.operator.templates())
         await self.validate(draft, server_request.member, server_request.conversation)
         self.check_references(draft, record, server_request.member)
         self._check_flows(record, draft, server_request.member)
@@ -215,16 +197,6 @@ class ServerValidator:
     def exact_definition(self, record: ServerRecord) -> tuple[tuple[str, str], ...]:
         """Return the exact address or command line, with separated words."""
         return known_facts(*endpoint_facts(expand_template(record.config, self._dependencies.operator.templates())))
-
-    def _parse(self, record: ServerRecord, server_request: ServerRequest) -> ParsedDefinition:
-        return parse_definition(
-            record,
-            server_request.fields,
-            self._dependencies.operator.templates(),
-            hidden=server_request.hidden,
-            values=server_request.values,
-            argv=server_request.argv,
-        )
 
 
 def _is_typed_program(transport: Transport) -> bool:

@@ -20,11 +20,10 @@ from pydantic import AliasChoices, Field, SecretStr, create_model
 from pydantic.alias_generators import to_camel
 
 from bot.admin.servers.control import InvalidServer, VersionConflict
-from bot.admin.servers.definition import KEEP, SLOT, ParsedDefinition
+from bot.admin.servers.definition import KEEP, SLOT, ParsedDefinition, ServerRequest
 from bot.admin.servers.definition import MISSING_SECRET as UNNAMED_SECRET
 from bot.admin.servers.directory import VisibleServer, name_in_use
 from bot.admin.servers.fields import is_slug
-from bot.admin.servers.validation import ServerRequest
 from bot.admin.text_format import POLICY_CHOICES, parse_policy
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.secrets import SecretReference, is_plain_header, is_plain_variable
