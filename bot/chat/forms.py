@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bot.chat.actions import GONE, ApprovalRef, OpenConfirmation, OpenDenyForm, OpenForm, rejection_message
+from bot.chat.actions import GONE, ApprovalRef, OpenConfirmation, OpenDenyForm, OpenForm, RunCommand, rejection_message
 from bot.domain.approvals import ApprovalNotFound
 from bot.domain.commands import (
     FIELDS_A_STEP,
@@ -84,14 +84,6 @@ class DenialSubmitted:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfirmationSubmitted:
-    """Run a command with the text that the user typed to confirm it."""
-
-    words: tuple[str, ...]
-    typed: str
-
-
-@dataclass(frozen=True, slots=True)
 class FormSubmitted:
     """The form of a command, with the values of all its fields, the carried ones too."""
 
@@ -99,7 +91,7 @@ class FormSubmitted:
     values: Mapping[str, str]
 
 
-Submission = DenialSubmitted | ConfirmationSubmitted | FormSubmitted
+Submission = DenialSubmitted | RunCommand | FormSubmitted
 
 
 def read_submission(opened: OpenDenyForm | OpenConfirmation | OpenForm, values: Mapping[str, str]) -> Submission:
@@ -108,7 +100,7 @@ def read_submission(opened: OpenDenyForm | OpenConfirmation | OpenForm, values: 
         case OpenDenyForm(card, page):
             return DenialSubmitted(card, values.get(REASON, "").strip(), page)
         case OpenConfirmation(words):
-            return ConfirmationSubmitted(words, values.get(TYPED, "").strip())
+            return RunCommand((*words, f"--confirm={values.get(TYPED, '').strip()}"))
         case OpenForm(form):
             unseen = {field.name: field.value for field in form.fields if field.kind is not FieldKind.SECRET}
             return FormSubmitted(form.id, {**form.carried, **unseen, **values})

@@ -58,7 +58,6 @@ from bot.chat.card_messages import confirmation_message
 from bot.chat.command_runner import CommandRunner, Responder
 from bot.chat.context import ChatContext, Lookups
 from bot.chat.forms import (
-    ConfirmationSubmitted,
     DenialSubmitted,
     FormSubmitted,
     Submission,
@@ -107,17 +106,6 @@ class Actor:
     place: Locale = UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
-class Viewer:
-    """The user of an interaction, as far as it is known without delay: the locale, and the conversation with the locale
-    of the place, as the platform says them.
-    """
-
-    locale: Locale = UNKNOWN
-    conversation: ConversationKey | None = None
-    place: Locale = UNKNOWN
-
-
 class Interaction(Protocol):
     """A click, a command, a submitted form or a shortcut on its platform. Methods that send raise DeliveryFailed."""
 
@@ -125,8 +113,10 @@ class Interaction(Protocol):
     def user(self) -> str:
         """Id of the user."""
 
-    async def find_viewer(self) -> Viewer:
-        """Return the user, as far as known without delay. Never raises."""
+    async def find_viewer(self) -> tuple[Locale, ConversationKey | None, Locale]:
+        """Return the locale of the user, the conversation, and the locale of the place, as far as the platform says
+        them without delay. Never raises.
+        """
 
     def responding(self) -> AbstractAsyncContextManager[None]:
         """Return a context in which the interaction is handled. It acknowledges in time if there was no response."""
@@ -266,9 +256,8 @@ class InteractionHandler:
 
     async def locale_of(self, interaction: Interaction) -> Locale:
         """Return the locale of responses to the user alone."""
-        viewer = await interaction.find_viewer()
         user = Author(self._platform, interaction.user, "")
-        return await self._locales.for_user(user, viewer.locale, viewer.conversation, viewer.place)
+        return await self._locales.for_user(user, *await interaction.find_viewer())
 
     async def find_member(self, interaction: Interaction, about: ConversationKey | None = None) -> Actor:
         """Return the user, if the bot responds to them. Raises InteractionRejected otherwise."""
@@ -359,8 +348,8 @@ class InteractionHandler:
                 await self._decide((submission,), interaction)
                 if page:
                     await self._show_inbox(await self._approver(card.approval_id, interaction), interaction, page)
-            case ConfirmationSubmitted(words, typed):
-                await self._run_command((*words, f"--confirm={typed}"), interaction, about)
+            case RunCommand(words):
+                await self._run_command(words, interaction, about)
             case FormSubmitted(form, values):
                 actor = await self.find_member(interaction, about)
                 # A form that was opened from a card leaves the card where it is.

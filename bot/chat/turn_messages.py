@@ -103,24 +103,17 @@ class AnswerLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerFile:
-    """The text of an answer as a file. `blocks` replace the body of its message if the file cannot be posted."""
-
-    name: str
-    text: str
-    blocks: tuple[Block, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """One message of an answer: running text in `body`, and the buttons and the notice at its end. `alert` begins the
-    text of its notification while there is no text of the answer. A `silent` one needs no notification.
+    text of its notification while there is no text of the answer. A `silent` one needs no notification. `file_text` is
+    the content of its file FILE_NAME, if any; `without_file` replaces the body if the file cannot be posted.
     """
 
     name: str
     body: tuple[Block, ...]
     ending: tuple[Block, ...] = ()
-    file: AnswerFile | None = None
+    file_text: str = ""
+    without_file: tuple[Block, ...] = ()
     alert: str = ""
     silent: bool = False
 
@@ -412,8 +405,8 @@ def _answers(
             "here, or the file is too large.",
             len(text),
         )
-        file = AnswerFile(FILE_NAME, text, (Caption((missing,)),))
-        yield Answer(f"{pages[0].name}-file", (Caption((in_file,)),), ending, file, silent=True)
+        name = f"{pages[0].name}-file"
+        yield Answer(name, (Caption((in_file,)),), ending, text, (Caption((missing,)),), silent=True)
         return
     writing = ngettext(
         "Still writing: {n} character so far, which becomes a file",

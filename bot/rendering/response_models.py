@@ -515,13 +515,6 @@ def calls_of(view: TurnView) -> list[ToolCallShape]:
     return [tool_call_shape(view.turn, step, view.progress.get(step.n)) for step in calls]
 
 
-def approvals_of(view: TurnView, conversation: str, signed_by: SignedBy) -> list[ApprovalShape]:
-    """Return the pending calls of a response."""
-    return [
-        approval_shape(view.turn, step, conversation, signed_by) for step in view.awaiting if step.approval is not None
-    ]
-
-
 def elicitations_of(view: TurnView, conversation: str, reader: str) -> list[ElicitationShape]:
     """Return the open elicitations of a response."""
     calls = (step for step in view.steps if isinstance(step, ToolStep) and not view.turn.status.ended)
@@ -547,7 +540,7 @@ def response_shape(view: TurnView, conversation: str, signed_by: SignedBy, reade
         error=view.turn.failure or None,
         messages=messages_of(view),
         tool_calls=calls_of(view),
-        approvals=approvals_of(view, conversation, signed_by),
+        approvals=[approval_shape(view.turn, step, conversation, signed_by) for step in view.awaiting if step.approval],
         elicitations=elicitations_of(view, conversation, reader),
         created_at=format_time(view.turn.created_at),
     )

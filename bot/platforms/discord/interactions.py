@@ -15,9 +15,8 @@ ephemeral, by the interaction alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import discord
@@ -34,7 +33,7 @@ from bot.chat.actions import (
 from bot.chat.approval_inbox import is_inbox_command
 from bot.chat.call_messages import PartLimits, join_parts, whole_call
 from bot.chat.command_runner import CommandRunner
-from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction, Viewer
+from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction
 from bot.chat.message_handler import ThreadMessage
 from bot.chat.message_model import Block, Buttons, Message, Paragraph, Text
 from bot.chat.users import RecentEntries, resolve_mentions, resolve_reply_mentions
@@ -107,15 +106,6 @@ MOST_QUESTIONED = 500
 # Arguments that exceed a few messages are a file. The last message has the buttons of a pending call.
 
 
-@dataclass(frozen=True, slots=True)
-class CallDetails:
-    """One message of a call."""
-
-    content: str
-    buttons: tuple[Item, ...] = ()
-    file: FileUpload | None = None
-
-
 def _weigh(block: Block) -> int:
     return utf16_length(content_text((block,))) + 1
 
@@ -123,21 +113,22 @@ def _weigh(block: Block) -> int:
 CALL_LIMITS = PartLimits(_weigh, piece=1_600, page=1_900, weighs_pieces=True)
 
 
-def call_messages(step: ToolStep, *, whole: bool) -> tuple[CallDetails, ...]:
-    """Return the messages of a call; if `whole` is True, with the parts that look like a secret. Empty for a call
-    without an approval.
+def call_messages(step: ToolStep, *, whole: bool) -> Iterator[tuple[str, Sequence[Item], Sequence[FileUpload]]]:
+    """Yield the messages of a call, with their buttons and files; if `whole` is True, with the parts that look like a
+    secret. None for a call without an approval.
     """
     call = whole_call(step, CALL_LIMITS, whole=whole)
     if call is None:
-        return ()
+        return
     pages = join_parts((call.title, *call.arguments, call.ending), CALL_LIMITS)
-    file: FileUpload | None = None
+    files: list[FileUpload] = []
     if len(pages) > MOST_MESSAGES:
         pages = join_parts((call.title, (Paragraph((Text(str(IN_THE_FILE)),)),), call.ending), CALL_LIMITS)
-        file = FileUpload(FILE, call.text.encode())
+        files = [FileUpload(FILE, call.text.encode())]
     *before, last = map(content_text, pages)
-    buttons = (component for block in call.buttons for component in _buttons(step, block))
-    return (*map(CallDetails, before), CallDetails(last, tuple(buttons), file))
+    for content in before:
+        yield content, (), ()
+    yield last, [component for block in call.buttons for component in _buttons(step, block)], files
 
 
 def _buttons(step: ToolStep, block: Block) -> Iterator[Item]:
@@ -279,15 +270,15 @@ class DiscordInteraction:
         """Acknowledge the interaction before any other request."""
         await self._response.acknowledge()
 
-    async def find_viewer(self) -> Viewer:
-        """Return the user with the language of the client."""
+    async def find_viewer(self) -> tuple[Locale, ConversationKey | None, Locale]:
+        """Return the language of the client, the conversation, and the locale of the guild."""
         channel, guild = from_channel(self._interaction.channel), self._interaction.guild
         where = None
         if channel is not None and not channel.direct and not is_outside(self._interaction):
             where = conversation(channel.server, channel.channel, channel.thread)
         language = language_tag(self._interaction.locale.value) or ""
         self._remember(language)
-        return Viewer(Locale(language), where, place_locale(guild))
+        return Locale(language), where, place_locale(guild)
 
     def _remember(self, language: str) -> None:
         """Remember the language of the client, which only interactions tell."""
@@ -365,10 +356,9 @@ class DiscordInteraction:
 
     async def show_call(self, step: ToolStep, page: int, *, whole: bool) -> None:  # noqa: ARG002 - as above
         """Send the ephemeral messages of a call."""
-        for shown in call_messages(step, whole=whole):
-            files = [shown.file] if shown.file is not None else []
-            view = button_view(shown.buttons) if shown.buttons else None
-            await follow_up(self._platform.rest, self._interaction, shown.content, view=view, files=files)
+        for content, buttons, files in call_messages(step, whole=whole):
+            view = button_view(buttons) if buttons else None
+            await follow_up(self._platform.rest, self._interaction, content, view=view, files=files)
 
     async def update_call(self, approval_id: str) -> None:
         """Leave the ephemeral messages of a call."""

@@ -51,7 +51,7 @@ from bot.chat.message_model import (
     TimeFormat,
     Tone,
 )
-from bot.chat.turn_messages import NO_REFS, Answer, AnswerLimits
+from bot.chat.turn_messages import FILE_NAME, NO_REFS, Answer, AnswerLimits
 from bot.domain.conversations import Author
 from bot.domain.turns import MessageRefs, TurnView
 from bot.i18n import _, ngettext
@@ -127,11 +127,11 @@ def outgoing_message(message: Message, place: str = "") -> OutgoingMessage:
 def answer_message(answer: Answer) -> OutgoingMessage:
     """Return a message of an answer as it should be in Discord: content, with buttons below it."""
     buttons = [row for block in answer.ending for row in _button_rows(block)]
-    content, file = content_text((*answer.body, *answer.ending)), answer.file
-    if file is None:
+    content = content_text((*answer.body, *answer.ending))
+    if not answer.without_file:
         return OutgoingMessage(answer.name, content, tuple(buttons), silent=answer.silent)
-    unattached = content_text((*file.blocks, *answer.ending))
-    upload = FileUpload(file.name, file.text.encode("utf-8", "replace"))
+    unattached = content_text((*answer.without_file, *answer.ending))
+    upload = FileUpload(FILE_NAME, answer.file_text.encode("utf-8", "replace"))
     return OutgoingMessage(answer.name, content, tuple(buttons), upload, unattached=unattached, silent=answer.silent)
 
 

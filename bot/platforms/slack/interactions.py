@@ -25,18 +25,19 @@ from bot.chat.actions import (
     OpenDenyForm,
     OpenForm,
     PendingActions,
+    RunCommand,
 )
 from bot.chat.command_runner import CommandRunner
 from bot.chat.context import ChatContext
-from bot.chat.forms import ConfirmationSubmitted, FormSubmitted, Submission
-from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction, Viewer
+from bot.chat.forms import FormSubmitted, Submission
+from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction
 from bot.chat.message_handler import append_file_names, split_args
 from bot.chat.message_model import Message
 from bot.chat.users import resolve_mentions, resolve_reply_mentions
 from bot.domain.approvals import Portion
 from bot.domain.commands import WHOLE_TEXT, Form
 from bot.domain.conversations import ConversationKey
-from bot.domain.locales import use_locale
+from bot.domain.locales import UNKNOWN, Locale, use_locale
 from bot.domain.turns import ToolStep
 from bot.errors import DeliveryFailed
 from bot.i18n import _, gettext_lazy
@@ -232,7 +233,7 @@ class SlackInteractions:
         target = ResponseTarget.parse(kept)
         if target is None or target.ref.user != user:
             return _update(note_modal(TITLE, FORM_EXPIRED))
-        if isinstance(submission, ConfirmationSubmitted):
+        if isinstance(submission, RunCommand):
             interaction = SlackInteraction(self._platform, SlackRequest.read(body, target))
             self._handler.on_submission(submission, interaction)
             return CLEAR
@@ -316,14 +317,14 @@ class SlackInteraction:
     async def acknowledge(self) -> None:
         """Do nothing: the listener has acknowledged the interaction."""
 
-    async def find_viewer(self) -> Viewer:
-        """Return the user with the locale of the last lookup."""
+    async def find_viewer(self) -> tuple[Locale, ConversationKey | None, Locale]:
+        """Return the locale of the last lookup, and the conversation."""
         locale, ref = await self._platform.people.locale(self.user), self._target.ref
         try:
             where = conversation((await self._platform.api.identity()).team, ref.channel, ref.thread)
         except DeliveryFailed:
-            return Viewer(locale)
-        return Viewer(locale, where)
+            return locale, None, UNKNOWN
+        return locale, where, UNKNOWN
 
     async def find_actor(self, about: ConversationKey | None) -> Actor:
         """Return the user. Raises InteractionRejected for an item of another workspace or platform."""

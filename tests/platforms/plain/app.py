@@ -42,7 +42,7 @@ from bot.chat.card_messages import (
 from bot.chat.command_runner import CommandRunner
 from bot.chat.context import ChatContext, Lookups, with_card_forms
 from bot.chat.delivery import MessageOwner, MessageSender, TurnDelivery, TurnMessages
-from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction, Viewer
+from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction
 from bot.chat.message_handler import (
     Location,
     MessageContent,
@@ -234,11 +234,11 @@ class TypedCommand:
     async def acknowledge(self) -> None:
         return
 
-    async def find_viewer(self) -> Viewer:
+    async def find_viewer(self) -> tuple[Locale, ConversationKey | None, Locale]:
         try:
-            return Viewer((await self.api.member(self.user)).locale, self.conversation)
+            return (await self.api.member(self.user)).locale, self.conversation, UNKNOWN
         except DeliveryFailed:
-            return Viewer(conversation=self.conversation)
+            return UNKNOWN, self.conversation, UNKNOWN
 
     async def find_actor(self, about: ConversationKey | None) -> Actor:
         if about is not None and about.workspace_key != self.conversation.workspace_key:

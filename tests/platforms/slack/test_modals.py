@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.chat.actions import ApprovalRef, Approve, OpenConfirmation, OpenDenyForm, ViewCall
-from bot.chat.forms import REASON, TYPED, ConfirmationSubmitted, DenialSubmitted, FormSubmitted
+from bot.chat.actions import ApprovalRef, Approve, OpenConfirmation, OpenDenyForm, RunCommand, ViewCall
+from bot.chat.forms import REASON, TYPED, DenialSubmitted, FormSubmitted
 from bot.domain.commands import Field, FieldKind, Form
 from bot.domain.turns import StepStatus
 from bot.platforms.slack.blocks import decode
@@ -162,7 +162,7 @@ def test_a_confirmation_returns_the_typed_text() -> None:
     view = a_window(confirm_modal(press, "kept"))
     assert outline(view["blocks"]) == "Type jira to confirm* <plain_text_input>"
     assert read_submission(sent(view, **{TYPED: "jira"})) == (
-        ConfirmationSubmitted(("mcp", "remove", "jira"), "jira"),
+        RunCommand(("mcp", "remove", "jira", "--confirm=jira")),
         "kept",
     )
 
