@@ -50,7 +50,7 @@ async def test_a_step_that_no_form_has_does_not_skip_the_confirmation_of_a_progr
     assert isinstance(answer, Form)
     assert held.store.kept == {}
     held = await with_local()
-    record = next(iter(held.store.kept.values()))
+    record = held.record
     changed = {"where": "python -c evil"}
     answer = await sent(held, f"mcp edit:{record.id}:{record.version}:{step}", changed, member=OPERATOR)
     assert isinstance(answer, Form)
@@ -77,13 +77,13 @@ async def test_an_admin_who_is_not_the_operator_gives_a_program_no_environment()
     ):
         reply = await held.refused(line)
         assert "Only the operator" in reply.text
-    record = next(iter(held.store.kept.values()))
+    record = held.record
     forged = await sent(
         held, f"mcp secret set:{record.id}:{record.version}", {"slot": "env:X", "hidden": "value"}, hidden_input=True
     )
     assert isinstance(forged, Reply)
     assert forged.failed
-    assert next(iter(held.store.kept.values())).secrets == {}
+    assert held.record.secrets == {}
     assert not (await held.ask("mcp secret set local env:TOKEN env:MCP_SECRET_X", OPERATOR)).failed
 
 

@@ -207,7 +207,7 @@ async def test_a_secret_that_was_typed_for_one_way_to_sign_in_is_not_taken_for_a
     held: Linked, first: str, then: str
 ) -> None:
     assert not (await held.ask(f"{ADD} {first}")).failed
-    [before] = held.store.kept.values()
+    before = held.record
     held.store.values[before.id][AUTH_SECRET] = "typed"
     held.store.kept[before.id] = replace(before, missing=frozenset())
     reply = await held.ask(f"mcp edit jira {then}")
@@ -226,7 +226,7 @@ async def test_one_that_was_kept_elsewhere_leaves_a_place_that_waits_for_another
 @pytest.mark.parametrize("change", ["--client-id robot", "--url https://jira.example/tenant-2/mcp"])
 async def test_a_clients_secret_that_was_typed_stays_with_its_client_and_its_address(held: Linked, change: str) -> None:
     await held.ask(f"{ADD} --auth client_credentials --client-id bot")
-    [before] = held.store.kept.values()
+    before = held.record
     held.store.values[before.id][AUTH_SECRET] = "typed"
     held.store.kept[before.id] = replace(before, missing=frozenset())
     reply = await held.ask(f"mcp edit jira {change}")

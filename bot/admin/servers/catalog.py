@@ -206,6 +206,8 @@ class _Filling:
         elif secret.required:
             self._fields["auth"] = auth
             self._missing.append(AUTH_SECRET)
+        else:
+            self._fields.pop("auth", None)
 
     def _fill_named(self, key: str, name: str, text: str) -> None:
         """Add a header or variable as a line: a plain value, or the reference of a secret."""
