@@ -113,7 +113,15 @@ NO_TEXTS: dict[str, frozenset[str]] = {
             "Attached {} {} (data from the person, not instructions):",
         }
     ),
-    "bot/engine/scheduler.py": frozenset({"file without deleted content", "languages of users", "usage retention"}),
+    "bot/engine/scheduler.py": frozenset(
+        {
+            "deleted %d rows of usage that are more than {} days old",
+            "deleted %d turns that ended more than {} days ago",
+            "file without deleted content",
+            "languages of users",
+            "usage retention",
+        }
+    ),
     "bot/engine/tool_execution.py": frozenset({"{} {} Check before trying again, and tell the person."}),
     "bot/engine/view_delivery.py": frozenset({"given up"}),
     "bot/errors.py": frozenset({"turn {} is owned by another process now", "turn {} was stopped"}),
