@@ -12,11 +12,12 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.agents import AgentRef
-from bot.domain.approvals import Approval, Decision, DecisionType, Revision, fingerprint
+from bot.domain.approvals import Approval, ApprovalPolicy, Decision, DecisionType, Revision, fingerprint
 from bot.domain.audit import NO_HASH, SEALED, AuditEntry, AuditHead, AuditQuery, AuditScope, Fault
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
+from bot.domain.policies import StoredPolicyResult
 from bot.domain.tools import Tool
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.ports import DirectCall
@@ -85,10 +86,23 @@ async def test_a_call_of_an_agent_names_it(harness: Harness) -> None:
     support = AgentRef("p1", "サポート")
     _, claim = await harness.log.enqueue_and_claim(replace(message("hi"), agent=support))
     assert claim is not None
-    step = called(2, StepStatus.AWAITING, "card-1")
+    judged = StoredPolicyResult(ApprovalPolicy.ASK_USER, "policy.toml:7")
+    step = replace(called(2, StepStatus.AWAITING, "card-1"), policy_result=judged)
     await harness.log.append(claim, wants(step), [step])
     (entry,) = await entries(harness)
     assert (entry.kind, entry.facts["agent"], entry.facts["agent_id"]) == ("asked", "サポート", "p1")
+    assert entry.facts["rule"] == "policy.toml:7"
+
+
+async def test_a_denial_because_no_user_could_be_asked_has_no_decider(harness: Harness) -> None:
+    await asked(harness)
+    await harness.log.decide(Decision("card-1", 1, DecisionType.DENY, BEN, "No terminal.", is_automatic=True))
+    entry = (await entries(harness))[-1]
+    assert (entry.kind, entry.actor, entry.facts["reason"]) == ("decided", "countersign", "No terminal.")
+    pending = await harness.log.get_approval("card-1")
+    assert pending is not None
+    assert pending[1].approval is not None
+    assert pending[1].approval.decided_by == ""
 
 
 async def test_an_approved_call_is_followed_from_the_question_to_its_end_by_one_fingerprint(harness: Harness) -> None:
