@@ -132,3 +132,5 @@ async def test_the_purpose_of_an_agent_is_one_line() -> None:
     assert held.profiles.kept["p-1"].about == "Orders"
     reply = await held.run("profile", "set", "Support", "--about", "x" * 201)
     assert reply.failed
+    renamed = await held.run("profile", "set", "Support", "--rename", "x" * 101)
+    assert [name for name, _ in renamed.details] == ["name"]

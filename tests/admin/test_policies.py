@@ -130,6 +130,13 @@ async def test_an_invalid_policy_is_refused_and_nothing_is_set(line: str, said: 
     assert not held.policies.kept
 
 
+async def test_all_approvers_that_a_rule_names_may_be_needed() -> None:
+    both = await command_harness().ask(
+        "mcp policy set notes add ask --approver test:ana --approver test:ben --quorum 2"
+    )
+    assert not both.failed, both
+
+
 async def test_a_rule_that_sends_cards_to_all_members_is_kept_and_says_that_they_cannot_be_written_to() -> None:
     held = command_harness()
     reply = await held.ask("mcp policy set notes add ask --approver members --approver test:ana --deliver approvers")
