@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import date, time
 from functools import cache, lru_cache
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from bot.domain.tools import ArgumentError, canonical_json
 
@@ -38,32 +38,26 @@ _OBJECT = _WORDS | {"$schema", "type", "properties", "required", "additionalProp
 _PROPERTY = _WORDS | {"type"}
 
 
-@dataclass(frozen=True, slots=True)
-class FlatSchema:
-    """Schema of an object with properties of simple types. It may name required properties and forbid others."""
+_FlatCheck = Callable[[Mapping[str, Any]], bool]
 
-    types: Mapping[str, tuple[type, ...]]
-    required: tuple[str, ...]
 
-    @classmethod
-    def from_schema(cls, schema: Mapping[str, Any]) -> Self | None:
-        """Return a valid schema as a flat one, or None if it is of another kind."""
-        properties, required = schema.get("properties", {}), schema.get("required", [])
-        if schema.get("type") != "object" or not schema.keys() <= _OBJECT or not isinstance(required, list):
+def flat_check(schema: Mapping[str, Any]) -> _FlatCheck | None:
+    """Return a check of the values of a valid, flat schema: an object with properties of simple types, which may name
+    required ones and forbid others. True says that the values are valid; False says nothing, so that the library has
+    to check them. Return None for a schema of another kind.
+    """
+    required, types = schema.get("required", []), {}
+    if schema.get("type") != "object" or not schema.keys() <= _OBJECT or not isinstance(required, list):
+        return None
+    for name, parameter in schema.get("properties", {}).items():
+        kind = parameter.get("type") if isinstance(parameter, dict) else None
+        if not isinstance(kind, str) or kind not in _TYPES or not parameter.keys() <= _PROPERTY:
             return None
-        if not all(map(_is_simple, properties.values())):
-            return None
-        return cls({name: _TYPES[parameter["type"]] for name, parameter in properties.items()}, tuple(required))
-
-    def is_surely_valid(self, values: Mapping[str, Any]) -> bool:
-        """Return True if the values are valid for certain. False says nothing: the library has to check them."""
-        there = all(name in values for name in self.required)
-        return there and all(type(value) in self.types.get(name, ()) for name, value in values.items())
-
-
-def _is_simple(schema: Any) -> bool:
-    kind = schema.get("type") if isinstance(schema, dict) else None
-    return isinstance(kind, str) and kind in _TYPES and schema.keys() <= _PROPERTY
+        types[name] = _TYPES[kind]
+    return lambda values: (
+        all(name in values for name in required)
+        and all(type(value) in types.get(name, ()) for name, value in values.items())
+    )
 
 
 # -------------------- formats of form fields (MCP specification 2026-07-28, client/elicitation)
@@ -142,8 +136,8 @@ def _errors(schema: Mapping[str, Any], arguments: Mapping[str, Any], formats: Fo
 
     token = _steps.set(count(1))
     try:
-        validator, flat = _rules(_Schema(schema))
-        if flat is not None and flat.is_surely_valid(arguments):
+        validator, is_surely_valid = _rules(_Schema(schema))
+        if is_surely_valid is not None and is_surely_valid(arguments):
             return []
         if formats is not None:
             validator = validator.evolve(format_checker=formats)
@@ -184,8 +178,8 @@ class _Schema:
 
 
 @lru_cache(maxsize=512)
-def _rules(schema: _Schema) -> tuple[Any, FlatSchema | None]:
-    """Return the validator of a schema, and its flat form if it has one."""
+def _rules(schema: _Schema) -> tuple[Any, _FlatCheck | None]:
+    """Return the validator of a schema, and its flat check if it has one."""
     text = canonical_json(schema.given)
     if len(text) > _LARGEST_SCHEMA:
         raise _NotCheckable
@@ -193,7 +187,7 @@ def _rules(schema: _Schema) -> tuple[Any, FlatSchema | None]:
 
 
 @lru_cache(maxsize=512)
-def _compile(text: str) -> tuple[Any, FlatSchema | None]:
+def _compile(text: str) -> tuple[Any, _FlatCheck | None]:
     from jsonschema.validators import Draft202012Validator, validator_for  # type: ignore[import-untyped]  # noqa: PLC0415
     from referencing import Registry  # noqa: PLC0415 - see the module
 
@@ -203,7 +197,7 @@ def _compile(text: str) -> tuple[Any, FlatSchema | None]:
         raise _NotCheckable
     kind = validator_for(schema, default=Draft202012Validator)
     kind.check_schema(schema)
-    return _bound_validator(kind)(schema, registry=Registry()), FlatSchema.from_schema(schema)
+    return _bound_validator(kind)(schema, registry=Registry()), flat_check(schema)
 
 
 @cache

@@ -95,24 +95,26 @@ class ManagedServer:
         )
 
     @property
+    def is_callable(self) -> bool:
+        """True if its tools may be called."""
+        return self.connection is not None and self.connection.tracker.is_callable
+
+    @property
     def tools(self) -> tuple[Tool, ...]:
-        """Tools that may be called now."""
-        return () if self.connection is None else self.connection.tracker.tools
+        """Tools that may be called now, in the server's order, without those that wait for a review."""
+        return self.connection.tracker.pinning.offered if self.connection is not None and self.is_callable else ()
+
+    @property
+    def withheld_definitions(self) -> tuple[Tool, ...]:
+        """Everything that waits for an admin's review and could be called else, the instructions included."""
+        if self.connection is None or not self.is_callable:
+            return ()
+        return self.connection.tracker.pinning.withheld_definitions
 
     @property
     def is_up(self) -> bool:
         """True if its tools may be called and nothing has failed since the last connection."""
         return self.connection is not None and self.connection.tracker.is_up
-
-    @property
-    def withheld(self) -> frozenset[str]:
-        """Names of tools that wait for an admin's review."""
-        return frozenset() if self.connection is None else self.connection.tracker.withheld
-
-    @property
-    def withheld_definitions(self) -> tuple[Tool, ...]:
-        """Everything that waits for an admin's review, the instructions included."""
-        return () if self.connection is None else self.connection.tracker.withheld_definitions
 
     @property
     def known(self) -> tuple[Tool, ...]:

@@ -192,7 +192,8 @@ class McpToolbox:
             guidance=tuple(_guidance(servers, tools)),
             absent=(*self._absent(servers), *_collision_texts(servers, collisions)),
             unavailable=frozenset(managed.config.name for managed in servers if self._is_unavailable(managed)),
-            withheld=frozenset(name for managed in servers for name in managed.withheld) - names,
+            withheld=frozenset(tool.name for managed in servers for tool in managed.withheld_definitions)
+            - {*names, ToolKind.INSTRUCTIONS},
             excluded=frozenset(tool.name for managed in servers if managed.excluded for tool in managed.known) - names,
             requests=_requests(servers, names, groups),
             by_server=tuple(tool for tool in by_server if tool.name not in names),
@@ -366,8 +367,7 @@ class McpToolbox:
 
     @staticmethod
     def _is_unavailable(managed: ManagedServer) -> bool:
-        is_callable = managed.connection is not None and managed.connection.tracker.is_callable
-        return managed.entry.enablement is not ServerEnablement.DISABLED and not is_callable
+        return managed.entry.enablement is not ServerEnablement.DISABLED and not managed.is_callable
 
     def _absent(self, servers: Iterable[ManagedServer]) -> Iterable[str]:
         for managed in servers:

@@ -50,7 +50,7 @@ from pydantic import AnyUrl, ValidationError
 
 from bot.domain.characters import visible
 from bot.domain.servers import OAuthTerms
-from bot.domain.sign_ins import PendingSignIn, Registration, SignIn, callback_path, client_path
+from bot.domain.sign_ins import Registration, SignIn, callback_path, client_path
 from bot.errors import ServerTrouble
 from bot.i18n import gettext_lazy
 from bot.mcp.config.checks import parse_ip
@@ -381,7 +381,7 @@ async def _register_dynamically(
     metadata: OAuthMetadata, redirect_uri: str, scope: str, auth_server: AuthServerClient, by_hand: str
 ) -> Registration:
     """Register by RFC 7591. `by_hand` is the fix if the server refuses."""
-    wanted = _prefer(_methods(metadata), (*_WITH_SECRET, NONE), BASIC)
+    wanted = _preferred(metadata, (*_WITH_SECRET, NONE))
     described = OAuthClientMetadata(
         client_name=NAME,
         redirect_uris=[AnyUrl(redirect_uri)],
@@ -429,7 +429,7 @@ def manual_registration(metadata: OAuthMetadata, terms: OAuthTerms, known: Regis
                 "again"
             ),
         )
-    method = _prefer(_methods(metadata), _WITH_SECRET, BASIC) if terms.client_secret else NONE
+    method = _preferred(metadata, _WITH_SECRET) if terms.client_secret else NONE
     return Registration(str(metadata.issuer), terms.client_id, terms.client_secret, method)
 
 
@@ -453,32 +453,10 @@ def _auth_method(given: OAuthClientInformationFull, wanted: str) -> str:
     return method
 
 
-def _methods(metadata: OAuthMetadata) -> Sequence[str]:
-    """Return the supported methods. RFC 8414 2: if omitted, the default is client_secret_basic."""
-    return metadata.token_endpoint_auth_methods_supported or (BASIC,)
-
-
-def _prefer(offered: Sequence[str], wanted: Sequence[Method], otherwise: Method) -> Method:
-    return next((choice for choice in wanted if choice in offered), otherwise)
-
-
-async def exchange_code(under_way: PendingSignIn, code: str, auth_server: AuthServerClient, now: float) -> SignIn:
-    """Exchange a code. Return the sign-in with its tokens. Raises ServerTrouble."""
-    proof = {"redirect_uri": under_way.redirect_uri, "code_verifier": under_way.verifier}
-    form = {"grant_type": "authorization_code", "code": code, **proof}
-    return await _request_tokens(under_way.sign_in, form, auth_server, now)
-
-
-async def exchange_refresh_token(sign_in: SignIn, auth_server: AuthServerClient, now: float) -> SignIn:
-    """Refresh the tokens. Return the changed sign-in. Raises ServerTrouble."""
-    form = {"grant_type": "refresh_token", "refresh_token": sign_in.refresh_token}
-    return await _request_tokens(sign_in, form, auth_server, now)
-
-
-async def client_credentials_grant(sign_in: SignIn, auth_server: AuthServerClient, now: float) -> SignIn:
-    """Get a token for the bot itself. Return the changed sign-in. Raises ServerTrouble."""
-    form = {"grant_type": "client_credentials", **({"scope": sign_in.scope} if sign_in.scope else {})}
-    return await _request_tokens(sign_in, form, auth_server, now)
+def _preferred(metadata: OAuthMetadata, wanted: Sequence[Method]) -> Method:
+    """Return the first supported method. RFC 8414 2: if none is listed, the default is client_secret_basic."""
+    supported = metadata.token_endpoint_auth_methods_supported or ()
+    return next((method for method in wanted if method in supported), BASIC)
 
 
 async def revoke(sign_in: SignIn, auth_server: AuthServerClient) -> None:
@@ -493,10 +471,10 @@ async def revoke(sign_in: SignIn, auth_server: AuthServerClient) -> None:
     )
 
 
-async def _request_tokens(
-    sign_in: SignIn, form: Mapping[str, str], auth_server: AuthServerClient, now: float
-) -> SignIn:
-    """Return the sign-in with the new token. Fields missing in the response stay (RFC 6749 5.1, 6)."""
+async def request_tokens(sign_in: SignIn, form: Mapping[str, str], auth_server: AuthServerClient, now: float) -> SignIn:
+    """Request tokens with the form of a grant. Return the sign-in with the new token. Fields missing in the response
+    stay (RFC 6749 5.1, 6). Raises ServerTrouble.
+    """
     endpoint = validate_url(str(sign_in.endpoints["token_endpoint"]), gettext_lazy("token endpoint"))
     response = await auth_server.send(_request(endpoint, {**form, "resource": sign_in.resource}, sign_in.registration))
     token = _parse_tokens(response, sign_in.registration.issuer)

@@ -39,8 +39,8 @@ from bot.mcp.oauth.client import (
     check_party,
     check_proof,
     discover,
-    exchange_code,
     register,
+    request_tokens,
     revoke,
     wanted_scope,
 )
@@ -206,9 +206,11 @@ class OAuthSignIns:
         check_issuer(sign_in.endpoints, response.issuer)
         if response.error or not response.code:
             raise _denial(config, response.error)
+        proof = {"redirect_uri": pending.redirect_uri, "code_verifier": pending.verifier}
+        form = {"grant_type": "authorization_code", "code": response.code, **proof}
         async with self._dependencies.client_for(config) as auth_server:
             try:
-                signed_in = await exchange_code(pending, response.code, auth_server, self._dependencies.clock())
+                signed_in = await request_tokens(sign_in, form, auth_server, self._dependencies.clock())
             except ServerTrouble as trouble:
                 # The text of a rejection may repeat secrets of the request.
                 known = (response.code, pending.verifier, sign_in.registration.client_secret)

@@ -401,16 +401,16 @@ class TokenProvider:
         """
         from bot.mcp.oauth.client import (  # noqa: PLC0415 - it loads the MCP library
             Challenge,
-            client_credentials_grant,
             discover,
-            exchange_refresh_token,
             manual_registration,
+            request_tokens,
             wanted_scope,
         )
 
         now = self._dependencies.clock()
         if sign_in is not None and not self._is_client_credentials:
-            return await exchange_refresh_token(sign_in, auth_server, now)
+            form = {"grant_type": "refresh_token", "refresh_token": sign_in.refresh_token}
+            return await request_tokens(sign_in, form, auth_server, now)
         if sign_in is None or self._renewal_challenge is not None:
             challenge, terms, before = self._renewal_challenge or Challenge(), self.cache.terms, self.cache.stored
             where = await discover(self._url, challenge, auth_server, terms.issuer)
@@ -418,7 +418,8 @@ class TokenProvider:
             registration = manual_registration(where.metadata, terms, before.registration if before else None)
             place, version = endpoint_fingerprint(self.config), before.version if before else 0
             sign_in = SignIn(place, where.resource, registration, where.endpoints, scope, version=version)
-        return await client_credentials_grant(sign_in, auth_server, now)
+        form = {"grant_type": "client_credentials", **({"scope": sign_in.scope} if sign_in.scope else {})}
+        return await request_tokens(sign_in, form, auth_server, now)
 
 
 class TokenProviders:

@@ -402,21 +402,6 @@ class ServerStatusTracker:
         """True if its tools may be called and nothing has failed since the last connection."""
         return self.is_callable and not self.problem and self._state not in _DOUBTFUL
 
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """Tools that may be called, in the server's order, without those that wait for a review."""
-        return self.pinning.offered if self.is_callable else ()
-
-    @property
-    def withheld(self) -> frozenset[str]:
-        """Names of tools that wait for an admin's review."""
-        return self.pinning.withheld if self.is_callable else frozenset()
-
-    @property
-    def withheld_definitions(self) -> tuple[Tool, ...]:
-        """Everything that waits for an admin's review, the instructions included."""
-        return self.pinning.withheld_definitions if self.is_callable else ()
-
     def rejection(self, tool: Tool) -> CallNotSent | None:
         """Return the rejection of a call of an offered tool that must not be called now; None if it may."""
         if tool.kind is not ToolKind.CALL:
