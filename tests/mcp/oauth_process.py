@@ -110,16 +110,6 @@ async def refusal(here: OAuthProcess) -> ServerTrouble:
     return raised.value
 
 
-class Clock:
-    """A clock in epoch seconds, which the test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 async def meet(here: OAuthProcess, place: str, people: int) -> list[str]:
     """Make `people` calls that wait for each other in the server, and return their texts."""
     tool = named(here.box, "meet")

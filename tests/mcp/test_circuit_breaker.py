@@ -15,21 +15,17 @@ from bot.mcp.server.retry import (
     ReconnectBackoff,
     RetryTiming,
 )
-
-
-class Clock:
-    """A clock that the test advances."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.mcp.toolboxes import Clock
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def breaker(clock: Clock) -> CircuitBreaker:
+    return CircuitBreaker(BreakerSettings(), clock)
+
+
+@pytest.fixture
+def schedule() -> ReconnectBackoff:
+    return ReconnectBackoff(RetryTiming(), lambda: 0.5)
 
 
 def failed_at(breaker: CircuitBreaker, clock: Clock, *moments: float) -> list[float]:
@@ -45,8 +41,7 @@ def failed_at(breaker: CircuitBreaker, clock: Clock, *moments: float) -> list[fl
 # the breaker
 
 
-def test_three_failures_close_together_open_it_for_half_a_minute(clock: Clock) -> None:
-    breaker = CircuitBreaker(BreakerSettings(), clock)
+def test_three_failures_close_together_open_it_for_half_a_minute(breaker: CircuitBreaker, clock: Clock) -> None:
     assert failed_at(breaker, clock, 0, 60, 119) == [0, 0, 30]
     clock.now += 29.5
     assert breaker.left == 0.5
@@ -54,26 +49,27 @@ def test_three_failures_close_together_open_it_for_half_a_minute(clock: Clock) -
     assert breaker.left == 0
 
 
-def test_failures_far_apart_do_not_open_it(clock: Clock) -> None:
-    assert failed_at(CircuitBreaker(BreakerSettings(), clock), clock, 0, 100, 200, 300, 400) == [0, 0, 0, 0, 0]
+def test_failures_far_apart_do_not_open_it(breaker: CircuitBreaker, clock: Clock) -> None:
+    assert failed_at(breaker, clock, 0, 100, 200, 300, 400) == [0, 0, 0, 0, 0]
 
 
-def test_it_stays_open_twice_as_long_after_each_try_in_vain_and_five_minutes_at_most(clock: Clock) -> None:
-    breaker = CircuitBreaker(BreakerSettings(), clock)
+def test_it_stays_open_twice_as_long_after_each_try_in_vain_and_five_minutes_at_most(
+    breaker: CircuitBreaker, clock: Clock
+) -> None:
     failed_at(breaker, clock, 0, 1, 2)
     assert failed_at(breaker, clock, 400, 800, 1200, 1600, 2000) == [60, 120, 240, 300, 300]
 
 
-def test_a_server_that_works_is_forgiven_its_failures(clock: Clock) -> None:
-    breaker = CircuitBreaker(BreakerSettings(), clock)
+def test_a_server_that_works_is_forgiven_its_failures(breaker: CircuitBreaker, clock: Clock) -> None:
     failed_at(breaker, clock, 0, 1, 2, 3)
     breaker.record_success()
     assert breaker.left == 0
     assert failed_at(breaker, clock, 0, 1, 2) == [0, 0, 30]
 
 
-def test_seven_lost_connections_within_three_quarters_of_a_minute_open_it_though_each_had_worked(clock: Clock) -> None:
-    breaker = CircuitBreaker(BreakerSettings(), clock)
+def test_seven_lost_connections_within_three_quarters_of_a_minute_open_it_though_each_had_worked(
+    breaker: CircuitBreaker, clock: Clock
+) -> None:
     left = []
     for _ in range(7):
         breaker.record_success()
@@ -85,16 +81,14 @@ def test_seven_lost_connections_within_three_quarters_of_a_minute_open_it_though
     assert breaker.left == 8
 
 
-def test_losses_far_apart_do_not_open_it(clock: Clock) -> None:
-    breaker = CircuitBreaker(BreakerSettings(), clock)
+def test_losses_far_apart_do_not_open_it(breaker: CircuitBreaker, clock: Clock) -> None:
     for _ in range(20):
         breaker.record_loss()
         assert breaker.left == 0
         clock.now += 8
 
 
-def test_a_requested_try_closes_the_breaker(clock: Clock) -> None:
-    breaker = CircuitBreaker(BreakerSettings(), clock)
+def test_a_requested_try_closes_the_breaker(breaker: CircuitBreaker, clock: Clock) -> None:
     failed_at(breaker, clock, 0, 0, 0)
     for _ in range(7):
         breaker.record_loss()
@@ -118,32 +112,33 @@ def test_a_breaker_that_opens_at_once_stays_open_until_it_is_closed(clock: Clock
 # the schedule
 
 
-def test_five_tries_with_growing_pauses_and_then_none_until_it_is_needed() -> None:
-    schedule = ReconnectBackoff(RetryTiming(), lambda: 0.5)
-    assert [schedule.failure_pause() for _ in range(7)] == [5, 10, 20, 40, 60, None, None]
-
-
-@pytest.mark.parametrize(("chance", "expected"), [(0.0, [3.75, 7.5, 15, 30, 45]), (1.0, [6.25, 12.5, 25, 50, 75])])
-def test_the_pauses_vary_by_a_quarter(chance: float, expected: list[float]) -> None:
+@pytest.mark.parametrize(
+    ("chance", "expected"),
+    [(0.5, [5, 10, 20, 40, 60]), (0.0, [3.75, 7.5, 15, 30, 45]), (1.0, [6.25, 12.5, 25, 50, 75])],
+)
+def test_five_tries_with_growing_pauses_that_vary_by_a_quarter_and_then_none(
+    chance: float, expected: list[float]
+) -> None:
     schedule = ReconnectBackoff(RetryTiming(), lambda: chance)
-    assert [schedule.failure_pause() for _ in range(5)] == expected
+    assert [schedule.failure_pause() for _ in range(7)] == [*expected, None, None]
 
 
-def test_a_lost_connection_that_lived_long_is_made_again_at_once_and_has_all_tries_before_it() -> None:
-    schedule = ReconnectBackoff(RetryTiming(), lambda: 0.5)
+def test_a_lost_connection_that_lived_long_is_made_again_at_once_and_has_all_tries_before_it(
+    schedule: ReconnectBackoff,
+) -> None:
     for _ in range(6):
         schedule.failure_pause()
     assert schedule.loss_pause(lifetime=3600) == 0.2
     assert [schedule.failure_pause() for _ in range(6)] == [5, 10, 20, 40, 60, None]
 
 
-def test_a_server_that_never_stays_is_made_again_more_and_more_slowly_and_then_not_at_all() -> None:
-    schedule = ReconnectBackoff(RetryTiming(), lambda: 0.5)
+def test_a_server_that_never_stays_is_made_again_more_and_more_slowly_and_then_not_at_all(
+    schedule: ReconnectBackoff,
+) -> None:
     assert [schedule.loss_pause(lifetime=1) for _ in range(7)] == [0.2, 5, 10, 20, 40, 60, None]
 
 
-def test_a_requested_try_gives_a_server_all_tries() -> None:
-    schedule = ReconnectBackoff(RetryTiming(), lambda: 0.5)
+def test_a_requested_try_gives_a_server_all_tries(schedule: ReconnectBackoff) -> None:
     for _ in range(9):
         schedule.failure_pause()
     schedule.reset()

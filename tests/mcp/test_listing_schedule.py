@@ -8,21 +8,7 @@ import pytest
 
 from bot.mcp.server.capabilities import ListingSchedule
 from bot.mcp.server.retry import WaitTiming
-
-
-class Clock:
-    """A clock that the test advances."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+from tests.mcp.toolboxes import Clock
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from bot.domain.servers import AuthenticationKind, DesiredServer, ServerStatus
 from bot.domain.tools import CallReturned
 from tests.fakes.oauth import FakeOAuth
-from tests.mcp.oauth_process import SERVER, Clock, meet, oauth_process, server
-from tests.mcp.toolboxes import call, named, unsent
+from tests.mcp.oauth_process import SERVER, meet, oauth_process, server
+from tests.mcp.toolboxes import Clock, call, named, unsent
 
 ITSELF = AuthenticationKind.CLIENT_CREDENTIALS
 

@@ -17,8 +17,8 @@ from bot.mcp.oauth.tokens import AuthTransport
 from bot.ports import SignInStore
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.fakes.oauth import FakeOAuth
-from tests.mcp.oauth_process import SERVER, Clock, OAuthProcess, meet, oauth_process, server
-from tests.mcp.toolboxes import call, named, text, unsent, until
+from tests.mcp.oauth_process import SERVER, OAuthProcess, meet, oauth_process, server
+from tests.mcp.toolboxes import Clock, call, named, text, unsent, until
 
 KEY = SignInKey(SERVER)
 OVER = "The sign-in to s has ended. Fix: an admin signs in again with `/mcp connect s`."

@@ -35,7 +35,7 @@ async def test_without_subscriptions_each_read_asks_the_server() -> None:
         counting(endpoint)
         async with started(remote("s", endpoint.url)) as box:
             assert [text(await read(box, "note://1")) for _ in range(3)] == ["read 1", "read 2", "read 3"]
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.1)
             assert text(await read(box, "note://1")) == "read 4"
     assert "resources/subscribe" not in endpoint.methods()
 
@@ -59,19 +59,20 @@ async def test_a_server_that_refuses_subscriptions_is_asked_each_time_and_not_fo
         async with started(remote("s", endpoint.url)) as box:
             for n in range(1, 6):
                 assert text(await read(box, "note://1")) == f"read {n}"
-                await asyncio.sleep(0.4)
+                await asyncio.sleep(0.1)
     assert endpoint.methods().count("resources/subscribe") <= 3
 
 
 async def test_a_real_server_that_tells_of_a_change_is_read_again() -> None:
     with listening(str(LIBRARY), "http") as (port, _):
         async with started(remote("s", f"http://127.0.0.1:{port}/mcp")) as box:
-            assert text(await read(box, READS)) == "x 1"
-            await asyncio.sleep(1)
-            assert [text(await read(box, READS)) for _ in range(3)] == ["x 2"] * 3
+            async with asyncio.timeout(30):  # until it is subscribed to
+                while (kept := text(await read(box, READS))) != text(await read(box, READS)):
+                    await asyncio.sleep(0.05)
+            assert [text(await read(box, READS)) for _ in range(2)] == [kept] * 2
             (tool,) = [tool for tool in (await box.offer(EVERYWHERE)).tools if tool.original_name == "announce"]
             await box.call(tool, ToolCall("c", tool.name, {"uri": READS}), CallContext(ANA, "t:2"))
             async with asyncio.timeout(30):
-                while text(await read(box, READS)) == "x 2":
+                while (changed := text(await read(box, READS))) == kept:
                     await asyncio.sleep(0.05)
-            assert [text(await read(box, READS)) for _ in range(2)] == ["x 3"] * 2
+            assert [text(await read(box, READS)) for _ in range(2)] == [changed] * 2

@@ -243,10 +243,10 @@ async def test_the_session_that_is_idle_for_the_longest_time_gives_way_to_a_new_
 
 
 async def test_a_session_with_a_running_call_is_never_ended_and_the_next_one_is_told_why_it_waits() -> None:
-    pacing = faster(call_wait=0.5)
+    pacing = faster(call_wait=0.2)
     async with begun(stateful(sessions=CONVERSATION, max_sessions=1), pacing=pacing) as box:
         busy, next_one = Talk(box, room("busy")), Talk(box, room("next"))
-        working = busy.work(2.0)
+        working = busy.work(1.0)
         await busy.is_working()
         reason = unsent(await next_one.call("recall"))
         assert reason.startswith("Server s has no free session: all of its 1 are in use, so nothing was sent.")

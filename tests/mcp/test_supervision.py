@@ -29,6 +29,7 @@ from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result
 from tests.mcp.toolboxes import (
     FAST,
     LIMIT,
+    Clock,
     alive,
     call,
     connected,
@@ -96,16 +97,6 @@ async def test_questions_start_few_attempts_at_a_server_that_is_down(endpoint: F
         await box.offer()
         assert len(endpoint.seen) > before
     assert endpoint.methods().count("server/discover") <= 3
-
-
-class Clock:
-    """A clock that the test advances."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def script(tmp_path: Path, *, era: str = "modern", **actions: Any) -> dict[str, Any]:

@@ -176,3 +176,13 @@ async def until(condition: Callable[[], Any]) -> None:
     async with asyncio.timeout(LIMIT):
         while not condition():
             await asyncio.sleep(0.01)
+
+
+class Clock:
+    """A clock that the test advances."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
