@@ -10,7 +10,7 @@ import pytest
 
 from bot.domain.tools import CallOutcomeUnknown, CallReturned, ToolOutcome
 from bot.ports import CallContext
-from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence, error, result
+from tests.fakes.mcp.endpoint import OK, Answer, FakeEndpoint, HangUp, Message, Reaction, Silence, error, result
 from tests.mcp.toolboxes import (
     ANA,
     call,
@@ -26,7 +26,6 @@ from tests.mcp.toolboxes import (
     until,
 )
 
-OK = {"content": [{"type": "text", "text": "ok"}]}
 IMPATIENT = faster(leave=0.1)
 """Timing for processes that do not end by themselves."""
 

@@ -50,7 +50,6 @@ from tests.mcp.toolboxes import (
 
 WAY = ["address", "DNS", "TCP", "TLS", "HTTP", "authentication", "MCP", "tools"]
 LOOPBACK = AllowedTargets(hosts=frozenset(("127.0.0.1",)))
-OK = {"content": [{"type": "text", "text": "ok"}]}
 
 
 async def all_of(checks: AsyncGenerator[Check, None]) -> list[Check]:

@@ -44,7 +44,7 @@ from bot.examination import CheckStatus
 from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
-from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, error, result
+from tests.fakes.mcp.endpoint import OK, FakeEndpoint, Message, Reaction, error, result
 from tests.fakes.programs import listening, python
 from tests.mcp.toolboxes import (
     ANA,
@@ -64,7 +64,6 @@ from tests.mcp.toolboxes import (
 ROOT = Path(__file__).parents[2]
 BEN = Author("console", "ben", "Ben")
 THREE = ElicitationResult(ElicitationAction.ACCEPT, {"seats": 3, "where": "back"})
-OK = {"content": [{"type": "text", "text": "ok"}]}
 FORM = {"type": "object", "properties": {"sure": {"type": "boolean", "title": "Sure?", "default": True}}}
 SECRET = "q7-hunter-Zk29vT4x"
 ASKED: dict[str, Any] = {"method": "elicitation/create", "params": {"message": "Sure?", "requestedSchema": FORM}}

@@ -12,11 +12,10 @@ import pytest
 
 from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerStatus
 from bot.mcp.toolbox import McpToolbox
-from tests.fakes.mcp.endpoint import Answer, Message, Reaction, Silence, error, result
+from tests.fakes.mcp.endpoint import OK, Answer, Message, Reaction, Silence, error, result
 from tests.fakes.mcp.event_stream import FakeEventStream, FakeSideStream
 from tests.mcp.toolboxes import call, connected, error_text, http_server, named, started, text, tools_of, unknown, until
 
-OK = {"content": [{"type": "text", "text": "ok"}]}
 HTML = Answer(200, b"<html>hello</html>", {"content-type": "text/html"})
 NOT_SSE = "with a stream of events. Fix: check its url, and that its transport is the right one."
 
@@ -27,7 +26,6 @@ def older(url: str, name: str = "s", **fields: Any) -> ServerConfig:
 
 def speaking(server: FakeEventStream) -> FakeEventStream:
     server.speak_legacy("t", "other")
-    server.on["tools/call"] = lambda message: result(message, OK)
     return server
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bot.domain.servers import ServerStatus
 from bot.mcp.toolbox import McpToolbox
-from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, error, result
+from tests.fakes.mcp.endpoint import OK, Answer, FakeEndpoint, HangUp, Message, Reaction, error, result
 from tests.mcp.toolboxes import (
     LIMIT,
     call,
@@ -25,8 +25,6 @@ from tests.mcp.toolboxes import (
     unsent,
     until,
 )
-
-OK = {"content": [{"type": "text", "text": "ok"}]}
 
 
 def status(box: McpToolbox) -> ServerStatus:

@@ -26,11 +26,10 @@ from bot.examination import CheckStatus
 from bot.mcp.errors import RequestContext
 from bot.mcp.toolbox import McpToolbox
 from bot.mcp.transports.open import ProtocolNegotiation
-from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, error, result, tool
+from tests.fakes.mcp.endpoint import OK, Answer, FakeEndpoint, error, result, tool
 from tests.fakes.mcp.event_stream import FakeEventStream
 from tests.mcp.toolboxes import call, connected, named, raw, started, text, until
 
-OK = {"content": [{"type": "text", "text": "ok"}]}
 INFO = {"serverInfo": {"name": "s", "version": "1"}}
 WEEK = 7 * 86_400.0
 
@@ -55,7 +54,6 @@ async def met(box: McpToolbox) -> ServerCapabilities:
 async def test_a_server_that_knows_no_streamable_http_is_spoken_to_by_the_first_transport(refusal: int) -> None:
     async with FakeEventStream(refuses=refusal) as server:
         server.speak_legacy("t")
-        server.on["tools/call"] = lambda message: result(message, OK)
         async with connected(auto(server.url)) as box:
             assert text(await call(named(box, "t"), box)) == "ok"
         assert server.opened == 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,14 @@ from bot.domain.servers import (
     StdioTransport,
     SyncStatus,
 )
-from bot.domain.tools import CallOutcomeUnknown, CallReturned, Tool
+from bot.domain.tools import CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
 from bot.errors import NotFound, ServerTrouble
 from bot.examination import CheckStatus
 from bot.mcp.config.checks import AllowedTargets, definition_fingerprint
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.certificates import self_signed
-from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, result, tool
+from tests.fakes.mcp.endpoint import OK, Answer, FakeEndpoint, Message, Reaction, Silence, result, tool
 from tests.mcp.toolboxes import (
     alive,
     call,
@@ -52,7 +53,6 @@ from tests.mcp.toolboxes import (
     until,
 )
 
-OK = {"content": [{"type": "text", "text": "ok"}]}
 LOOPBACK = AllowedTargets(hosts=frozenset(("127.0.0.1",)))
 KNOWN = CachedCapabilities(
     SyncStatus.SYNCED, ServerCapabilities((Tool("old__t", "old", "t", trusted=True, server_id="elsewhere"),)), at=1000.0
@@ -135,9 +135,8 @@ async def test_an_unchanged_server_keeps_its_connection_and_its_calls(tmp_path: 
 async def test_a_change_makes_a_new_connection_while_the_old_one_ends_its_calls() -> None:
     held = asyncio.Event()
     async with FakeEndpoint() as one, FakeEndpoint() as other:
-        for endpoint in (one, other):
-            endpoint.speak_modern("t")
-            endpoint.on["tools/call"] = lambda m: result(m, OK)
+        one.speak_modern("t")
+        other.speak_modern("t")
         slow = one.hold("tools/call", held)
         async with connected(remote("s", one.url)) as box:
             waiting = asyncio.create_task(call(named(box, "t"), box))
@@ -151,25 +150,28 @@ async def test_a_change_makes_a_new_connection_while_the_old_one_ends_its_calls(
             assert text(await waiting) == "ok"
 
 
-async def test_a_call_that_does_not_end_is_not_waited_for_long(tmp_path: Path) -> None:
-    pids, record = tmp_path / "pids", tmp_path / "record"
+@asynccontextmanager
+async def leaving(folder: Path, farewell: float) -> AsyncIterator[tuple[McpToolbox, asyncio.Task[ToolOutcome], Path]]:
+    """Remove a server in the middle of a call that never ends. Yield also the call and the file of process ids."""
+    pids, record = folder / "pids", folder / "record"
     script = {**offering("t", slow={"do": "silence"}, pids=pids), "record": str(record)}
-    async with connected(raw(script=script), pacing=faster(farewell=0.1)) as box:
+    async with connected(raw(script=script), pacing=faster(farewell=farewell)) as box:
         waiting = asyncio.create_task(call(named(box, "slow"), box))
         await until(lambda: "tools/call" in record.read_text())
         await box.reconcile([])
+        yield box, waiting, pids
+
+
+async def test_a_call_that_does_not_end_is_not_waited_for_long(tmp_path: Path) -> None:
+    async with leaving(tmp_path, 0.1) as (box, waiting, pids):
         assert await offered(box) == []
         assert "before it answered" in unknown(await waiting)
         await until(lambda: not alive(int(pids.read_text())))
 
 
 async def test_closing_ends_also_closing_connections(tmp_path: Path) -> None:
-    pids, record = tmp_path / "pids", tmp_path / "record"
-    script = {**offering("t", slow={"do": "silence"}, pids=pids), "record": str(record)}
-    async with connected(raw(script=script), pacing=faster(farewell=60.0)) as box:
-        waiting = asyncio.create_task(call(named(box, "slow"), box))
-        await until(lambda: "tools/call" in record.read_text())
-        await box.reconcile([])
+    async with leaving(tmp_path, 60.0) as (_, waiting, pids):
+        pass
     assert isinstance(await waiting, CallOutcomeUnknown)
     assert not alive(int(pids.read_text()))
 
@@ -336,7 +338,6 @@ async def test_every_request_of_a_connection_goes_to_a_checked_address(
 
     async with FakeEndpoint(tls=context) as endpoint:
         endpoint.speak_modern("t")
-        endpoint.on["tools/call"] = lambda m: result(m, OK)
         url = f"https://tools.example:{endpoint.port}/mcp"
         config = ServerConfig("s", HttpTransport(url), id="id-s")
         async with started(config, allowances=LOOPBACK, resolve=resolve) as box:
@@ -598,8 +599,6 @@ async def test_a_secret_is_known_before_a_server_can_say_it(
 
     endpoint.speak_modern("t")
     endpoint.on["tools/call"] = telling
-    told = {"name": "t", "inputSchema": {"type": "object"}}
-    endpoint.on["tools/list"] = lambda m: result(m, {"tools": [told]})
     async with started(secrets=known) as box:
         secrets = frozenset(("stored-s3cr3t-8Kx2", 'quo"ted-Zk29vT4x'))
         await box.reconcile([DesiredServer(remote("s", endpoint.url), secrets=secrets)])

@@ -25,7 +25,7 @@ from bot.domain.servers import (
 from bot.domain.tools import Tool
 from bot.mcp.server.retry import BreakerSettings
 from bot.mcp.toolbox import McpToolbox
-from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result
+from tests.fakes.mcp.endpoint import OK, Answer, FakeEndpoint, result
 from tests.mcp.toolboxes import (
     FAST,
     LIMIT,
@@ -46,7 +46,6 @@ from tests.mcp.toolboxes import (
 )
 
 KNOWN = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((Tool("s__t", "s", "t"),)), at=1000.0)
-OK = {"content": [{"type": "text", "text": "ok"}]}
 LAZY = ConnectPolicy.LAZY
 NEVER = 3600.0
 

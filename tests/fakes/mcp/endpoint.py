@@ -111,7 +111,7 @@ class FakeEndpoint:
 
     def _offer(self, tools: Sequence[str]) -> None:
         self.on["tools/list"] = lambda m: result(m, {"tools": [tool(name) for name in tools]})
-        self.on.setdefault("tools/call", lambda m: result(m, {"content": [{"type": "text", "text": "ok"}]}))
+        self.on.setdefault("tools/call", lambda m: result(m, OK))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -157,6 +157,10 @@ class FakeEndpoint:
                 lines = [f"HTTP/1.1 {status} X", "connection: close", *(f"{k}: {v}" for k, v in shown.items()), "", ""]
                 writer.write("\r\n".join(lines).encode() + (raw if cut < 0 else raw[:cut]))
                 await writer.drain()
+
+
+OK = {"content": [{"type": "text", "text": "ok"}]}
+"""Result of a tool."""
 
 
 def result(message: Message, value: dict[str, Any], headers: dict[str, str] | None = None) -> Answer:
