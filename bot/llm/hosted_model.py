@@ -489,10 +489,6 @@ class EventReader:
         """True if the body holds other text and no events so far, such as a web page."""
         return bool(self._page) and not self._events
 
-    @property
-    def _may_be_page(self) -> bool:
-        return not self._events and self._read <= _LARGEST_PAGE
-
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """Return the objects of the events that this chunk completes. An event without a name is named by its `type`.
         Raises ValueError and RecursionError for invalid JSON; JSON that is not an object is skipped.
@@ -505,7 +501,12 @@ class EventReader:
                 yield from self._event()
             elif line.startswith(b"event:"):
                 self._name = line[6:].strip()
-            elif self._may_be_page and not line.startswith((b":", b"id:", b"retry:")) and not line.isspace():
+            elif not (
+                self._events
+                or self._read > _LARGEST_PAGE
+                or line.startswith((b":", b"id:", b"retry:"))
+                or line.isspace()
+            ):
                 self._page.append(line)
         if self._read - self._read_before > LARGEST_EVENT or self._read > LARGEST_REPLY:
             raise ValueError("what came in is larger than any reply")

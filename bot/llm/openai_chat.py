@@ -332,10 +332,18 @@ class ReplyDraft(reply_draft.ReplyDraft):
             self._stop = self._stop or "stop"
 
     def _add(self, fragment: object) -> str:
-        """Add a fragment of a call and return the arguments text that it adds."""
+        """Add a fragment of a call and return the arguments text that it adds.
+
+        The index decides to which call it belongs, but some servers omit it or give all calls the same one. Then a
+        name starts a call: with another id, or without ids if the name differs or the current call is complete. An id
+        alone starts no call, because some servers send a new one with every fragment.
+        """
         function = get_field(fragment, "function")
         call_id, name = text(fragment, "id"), text(function, "name")
-        call = self._call_for(get_field(fragment, "index"), call_id, name)
+        index = get_field(fragment, "index")
+        call = self._known(index)
+        if call is None or (name and call.name and _is_another(call, call_id, name)):
+            call = self._new(index)
         call.id = call.id or call_id
         call.name = call.name or name
         inner = unknown_fields(function, "name", "arguments")
@@ -343,18 +351,6 @@ class ReplyDraft(reply_draft.ReplyDraft):
         merge_fields(call.fields, {"function": inner} if inner else {})
         call.pieces.append(more := json_text(function, "arguments"))
         return more
-
-    def _call_for(self, index: object, call_id: str, name: str) -> ItemDraft:
-        """Return the call that a fragment belongs to; start one if none fits.
-
-        The index decides, but some servers omit it or give all calls the same one. Then a name starts a call: with
-        another id, or without ids if the name differs or the current call is complete. An id alone starts no call,
-        because some servers send a new one with every fragment.
-        """
-        known = self._known(index)
-        if known is not None and not (name and known.name and _is_another(known, call_id, name)):
-            return known
-        return self._new(index)
 
 
 def _is_another(known: ItemDraft, call_id: str, name: str) -> bool:

@@ -137,7 +137,10 @@ class DemoModel:
             yield TextDelta(piece)
             await asyncio.sleep(0)
         stop = StopReason.TOOLS if message.tool_calls else StopReason.ANSWERED
-        yield Completion(message, stop, _usage(request, message))
+        parts = (part for asked in request.messages for part in asked.parts if isinstance(part, TextPart | ToolResult))
+        written = [message.text, *(f"{call.name} {dict(call.arguments)}" for call in message.tool_calls)]
+        words = (sum(len(text.split()) for text in texts) for texts in ((part.text for part in parts), written))
+        yield Completion(message, stop, Usage(*words))
 
     async def close(self) -> None:
         """Do nothing: there are no connections."""
@@ -302,12 +305,6 @@ def _beginning(file: re.Match[str]) -> str:
     )
 
 
-def _usage(request: ModelRequest, message: Message) -> Usage:
-    parts = (part for message in request.messages for part in message.parts if isinstance(part, TextPart | ToolResult))
-    written = [message.text, *(f"{call.name} {dict(call.arguments)}" for call in message.tool_calls)]
-    return Usage(sum(len(part.text.split()) for part in parts), sum(len(text.split()) for text in written))
-
-
 # -------------------- texts
 
 
@@ -427,6 +424,9 @@ def passage(question: str, result: ToolResult) -> str:
     has enough of the question's words. Words of headings count more, verbs less, and the search's order a little.
     """
     weights = {term: 0.5 if term in VERBS else 1.0 for term in terms(question, content=True)}
+    # After a short stem an ending may follow, not a word (`meanwhile`).
+    ends = {term: "" if len(term) > _SHORT_STEM else "[a-z]{0,4}(?![a-z])" for term in weights}
+    searches = {term: re.compile(rf"(?i)(?<![a-z]){re.escape(term)}{end}").search for term, end in ends.items()}
     # Documents may be in English or in the language of the question.
     languages = [{term for term in weights if term.isascii() is is_english} for is_english in (True, False)]
     passages: list[tuple[float, str]] = []
@@ -435,8 +435,7 @@ def passage(question: str, result: ToolResult) -> str:
         headings = next((list(map(str, value)) for value in row.values() if isinstance(value, list)), [])
         above = " ".join([*headings, *short])
         body = _TABLE_HEADER.sub("", text)
-        has = {term: re.compile(rf"(?i)(?<![a-z]){re.escape(term)}{_tail(term)}").search for term in weights}
-        worth = {term: weights[term] * (1.0 if has[term](above) else 0.8 * bool(has[term](body))) for term in weights}
+        worth = {term: weights[term] * (1.0 if has(above) else 0.8 * bool(has(body))) for term, has in searches.items()}
         shares = [sum(map(worth.__getitem__, some)) / sum(map(weights.__getitem__, some)) for some in languages if some]
         if (share := max(shares, default=0.0)) > _ENOUGH:
             heading = " > ".join(_line(heading, 80) for heading in headings)
@@ -444,11 +443,6 @@ def passage(question: str, result: ToolResult) -> str:
             shown = _truncate(_join_lines(_without_links(text)))
             passages.append((0.05 * n - share, f"**{heading}** (`{source}`)\n\n{shown}"))
     return min(passages, default=(0.0, ""))[1]
-
-
-def _tail(term: str) -> str:
-    """Return the pattern of what may follow a stem: after a short one an ending, not a word (`meanwhile`)."""
-    return "" if len(term) > _SHORT_STEM else "[a-z]{0,4}(?![a-z])"
 
 
 def _without_links(text: str) -> str:
@@ -554,15 +548,11 @@ def _truncate(text: str) -> str:
     if short == text:
         return text
     fence = "\n```" if len(re.findall(r"(?m)^\s*```", short)) % 2 else ""
-    return f"{short.rstrip()}{fence}\n\n{_omission(text[len(short) :])}"
-
-
-def _omission(rest: str) -> str:
-    """Return how many lines are left out; `shortened` where the first of them is cut within."""
+    rest = text[len(short) :]
     more = len([line for line in rest.split("\n") if line.strip(" `")])
-    return (
-        ngettext("… {n} more line", "… {n} more lines", more) if rest.startswith("\n") and more else _("… (shortened)")
-    )
+    # `shortened` where the first of the lines is cut within.
+    left = ngettext("… {n} more line", "… {n} more lines", more) if rest.startswith("\n") and more else ""
+    return f"{short.rstrip()}{fence}\n\n{left or _('… (shortened)')}"
 
 
 def _parse(text: str) -> Any:
