@@ -64,6 +64,7 @@ async def test_another_text_waits_for_a_review_that_shows_all_of_it(tmp_path: Pa
         offer = await box.offer()
         waits = "The instructions of server s wait for an admin's review, because they are new or changed."
         assert offer.absent == (f"{waits} Fix: /mcp review s",)
+        assert offer.withheld == set(), "they are no tool"
         assert {"s__list_items", "s__show_item"} <= {tool.name for tool in offer.tools}, "its tools are not touched"
         (tool,) = waiting(box)
         assert tool.flags == ("there are invisible characters in it",)

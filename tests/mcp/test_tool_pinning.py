@@ -31,6 +31,13 @@ from tests.mcp.toolboxes import call, connected, named, raw, remote, started, te
 SECRET = "pa55word-of-the-desk"
 
 
+def named_tool(name: str, description: str) -> Tool:
+    return Tool(f"s__{name}", "s", name, description=description, server_id="file:s")
+
+
+KNOWN = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Older."),)), 1.0)
+
+
 def listed(name: str, description: str = "Plain.") -> dict[str, Any]:
     return {"name": name, "description": description, "inputSchema": {"type": "object"}}
 
@@ -155,10 +162,7 @@ async def test_pins_that_are_not_loaded_change_nothing() -> None:
 async def test_tools_that_were_known_to_wait_are_not_logged_at_each_start(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="bot.mcp.review")
     server = changing([listed("t")])
-    cached_capabilities = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Newer."),)), 1.0)
-    async with started(
-        DesiredServer(server, synced=cached_capabilities, pinned={"t": "older", "turn": "older"})
-    ) as box:
+    async with started(DesiredServer(server, synced=KNOWN, pinned={"t": "older", "turn": "older"})) as box:
         await box.connect("file:s")
         assert (await box.offer()).withheld == {"s__t", "s__turn"}
     logged = [record.getMessage() for record in caplog.records if record.name == "bot.mcp.review"]
@@ -177,10 +181,6 @@ async def test_a_process_lists_again_when_an_unseen_definition_was_pinned() -> N
         await until(lambda: box.servers()[0].synced_at != before)
 
 
-def named_tool(name: str, description: str) -> Tool:
-    return Tool(f"s__{name}", "s", name, description=description, server_id="file:s")
-
-
 def test_a_server_that_offers_nothing_at_first_is_looked_at_when_it_does() -> None:
     pinning = ToolPinning("s", ReviewPolicy.CHANGED, None)
     one, other = named_tool("t", "Plain."), named_tool("new", "Plain.")
@@ -192,8 +192,7 @@ def test_a_server_that_offers_nothing_at_first_is_looked_at_when_it_does() -> No
 
 
 async def test_tools_known_before_the_first_pin_count() -> None:
-    cached_capabilities = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Older."),)), 1.0)
-    async with started(DesiredServer(changing([listed("t")]), synced=cached_capabilities)) as box:
+    async with started(DesiredServer(changing([listed("t")]), synced=KNOWN)) as box:
         await box.connect("file:s")
         offer = await box.offer()
         assert offer.tools == ()
@@ -204,12 +203,11 @@ async def test_a_call_that_wakes_a_server_is_not_sent_to_a_tool_that_has_changed
     endpoint: FakeEndpoint,
 ) -> None:
     endpoint.speak_modern("t")
-    cached_capabilities = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Older."),)), 1.0)
     for policy, reason in (
         (ReviewPolicy.CHANGED, "an admin has to review it first"),
         (ReviewPolicy.OFF, "has changed since it was asked for"),
     ):
-        entry = DesiredServer(remote("s", endpoint.url), synced=cached_capabilities)
+        entry = DesiredServer(remote("s", endpoint.url), synced=KNOWN)
         async with started(entry, policy=ConnectPolicy.LAZY, review=policy) as box:
             (tool,) = (await box.offer()).tools
             assert reason in unsent(await call(tool, box))
@@ -233,11 +231,11 @@ async def test_the_doctor_says_that_tools_wait() -> None:
         assert checks["tools"].fix == "use /mcp review s"
 
 
-async def test_waiting_tools_of_a_disabled_server_are_known() -> None:
-    cached_capabilities = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((named_tool("t", "Newer."),)), 1.0)
+@pytest.mark.parametrize("enablement", [ServerEnablement.DISABLED, ServerEnablement.DISCONNECTED])
+async def test_waiting_tools_of_a_server_that_is_off_are_known(enablement: ServerEnablement) -> None:
     config = ServerConfig("s", StdioTransport("no-such-program"))
     for pins, waiting in ((None, []), ({"t": "older"}, ["t"])):
-        entry = DesiredServer(config, ServerEnablement.DISABLED, cached_capabilities, pinned=pins)
+        entry = DesiredServer(config, enablement, KNOWN, pinned=pins)
         async with started(entry, policy=ConnectPolicy.LAZY) as box:
             assert [tool.original_name for tool in box.unpinned_tools("file:s")] == waiting
             assert (await box.offer()).withheld == set()
