@@ -177,7 +177,7 @@ def _table(value: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     names = _names(value)
     shown = names[:MOST_COLUMNS]
     room = max(_NARROWEST, (WIDEST - len(_INDENT) * (len(shown) - 1)) // len(shown))
-    rows = [[_cell(row.get(name), _LONGEST_VALUE) for name in shown] for row in value[:MOST_ROWS]]
+    rows = [[_cell(row.get(name)) for name in shown] for row in value[:MOST_ROWS]]
     natural = [
         max(width(cell) for cell in column) for column in zip([_key(name) for name in shown], *rows, strict=True)
     ]
@@ -206,16 +206,16 @@ def _is_nested(value: Any) -> bool:
             return False
 
 
-def _cell(value: Any, limit: int = _LONGEST_VALUE) -> str:
+def _cell(value: Any) -> str:
     match value:
         case None:
             return ""
         case str():
-            return single_line(value, limit)
+            return single_line(value, _LONGEST_VALUE)
         case list() if value and not _is_nested(value):
-            return single_line(", ".join(map(_cell, value[:MOST_ROWS])), limit)
+            return single_line(", ".join(map(_cell, value[:MOST_ROWS])), _LONGEST_VALUE)
         case _:
-            return single_line(json.dumps(value, ensure_ascii=False), limit)
+            return single_line(json.dumps(value, ensure_ascii=False), _LONGEST_VALUE)
 
 
 def _key(name: str) -> str:

@@ -7,14 +7,12 @@ import re
 
 import pytest
 
-from bot.chat.actions import OUT_OF_DATE
-from bot.chat.context import Lookups
 from bot.domain.approvals import NotAllowed
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.platforms.discord.interactions import FILE, IN_THE_FILE
 from bot.platforms.discord.modals import asked_about
 from tests.fakes.discord import Channel, Message
-from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
+from tests.platforms.discord.connected_bot import ConnectedBot
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
 
@@ -103,17 +101,6 @@ async def test_a_refusal_names_people_and_roles_and_calls_none_of_them(place: Co
     assert discord.called(whisper) == set()
 
 
-async def test_people_in_a_timeout_are_marked_as_strangers(place: ConnectedBot) -> None:
-    sam = place.discord.user("Sam", admin=True)
-    card = await drawn(place, waiting())
-    place.discord.time_out(sam, 3600)
-    await place.discord.press(sam, card, named(card, "approve"))
-    await place.discord.until(lambda: place.engine.decisions)
-    member = place.engine.decisions[0][1]
-    assert member.external
-    assert not member.platform_admin
-
-
 async def test_a_denial_is_taken_by_whichever_process_receives_it(place: ConnectedBot) -> None:
     card = await drawn(place, waiting())
     await place.discord.press(place.priya, card, named(card, "deny"))
@@ -176,17 +163,6 @@ async def test_everything_is_shown_however_much_room_it_takes(place: ConnectedBo
     shown = "".join(pressed.text.split("```")[1::2]) + files
     for character in set(value):
         assert shown.count(character) == value.count(character)
-
-
-async def test_a_call_that_has_changed_since_is_not_shown_as_the_old_one() -> None:
-    async def approval(_approval_id: str) -> None:
-        return None
-
-    async with connected_bot(records=Lookups(approval=approval)) as place:
-        card = await drawn(place, waiting(text="long " * 400))
-        pressed = await place.discord.press(place.priya, card, named(card, "view"))
-        await place.discord.until(lambda: pressed.messages)
-        assert pressed.text == OUT_OF_DATE
 
 
 async def test_in_a_direct_conversation_who_pressed_is_asked_for(place: ConnectedBot) -> None:
