@@ -197,7 +197,7 @@ def silence(seconds: float, attempt: RequestContext) -> ReadTimeout:
 
 
 async def test_an_answer_that_breaks_off_is_not_waited_for_any_longer() -> None:
-    limit = silence(0.5, RequestContext())
+    limit = silence(0.2, RequestContext())
     coming = chunks(0.0, 99.0)
     assert await limit.receive_chunk(coming) == b"x"
     with pytest.raises(httpx2.ReadTimeout):
@@ -206,8 +206,8 @@ async def test_an_answer_that_breaks_off_is_not_waited_for_any_longer() -> None:
 
 async def test_an_answer_may_pause_for_as_long_as_a_person_is_asked() -> None:
     attempt = RequestContext()
-    limit = silence(0.5, attempt)
-    coming = chunks(0.8, 0.0)
+    limit = silence(0.3, attempt)
+    coming = chunks(0.4, 0.0)
     with attempt.count_elicitation():
         assert await limit.receive_chunk(coming) == b"x"
     assert await limit.receive_chunk(coming) == b"x"
@@ -216,8 +216,8 @@ async def test_an_answer_may_pause_for_as_long_as_a_person_is_asked() -> None:
 
 async def test_after_that_the_answer_has_its_whole_time_again() -> None:
     attempt = RequestContext()
-    limit = silence(1.0, attempt)
+    limit = silence(0.6, attempt)
     with attempt.count_elicitation():
-        waiting = asyncio.create_task(limit.receive_chunk(chunks(1.5)))
-        await asyncio.wait({waiting}, timeout=1.2)
+        waiting = asyncio.create_task(limit.receive_chunk(chunks(0.9)))
+        await asyncio.wait({waiting}, timeout=0.7)
     assert await waiting == b"x"

@@ -73,7 +73,7 @@ async def test_a_server_reconnects_as_it_says_itself_else_as_all_do(
             await until(lambda: status(box) is ServerStatus.CONNECTED and text_of_echo(box))
         else:
             await until(lambda: status(box) is ServerStatus.FAILED)
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(4 * FAST.retries.first_pause)
             assert status(box) is ServerStatus.FAILED
 
 
