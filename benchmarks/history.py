@@ -33,8 +33,8 @@ from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.llm import Api, Call, FakeLanguageModel, Request, Say
 from tests.fakes.llm_cache import PromptCache
-from tests.fakes.parts import FakeToolbox, RecordingSurface, message, returned, running, tool
-from tests.migrated import migrated
+from tests.fakes.parts import FakeToolbox, RecordingSurface, message, running, text_outcome, tool
+from tests.migrated import create_database
 
 QUESTIONS = 12
 CACHED_PRICE = 0.1
@@ -76,10 +76,10 @@ async def measured(api: Api, replay: ToolReplay, questions: int = QUESTIONS) -> 
 
     async def looked_up(wanted: ToolCall, _context: CallContext) -> ToolOutcome:
         length = LARGE if next(results) % 6 == 0 else SMALL
-        return returned(wanted, ("A line of what is known. " * length)[:length])
+        return text_outcome(wanted, ("A line of what is known. " * length)[:length])
 
     with tempfile.TemporaryDirectory() as folder, FakeLanguageModel(api, rule=answer) as service:
-        database = open_sqlite(await migrated(Path(folder) / "turns.db"))
+        database = open_sqlite(await create_database(Path(folder) / "turns.db"))
         model, toolbox, surface = _model(api, service.base_url), FakeToolbox(), RecordingSurface()
         for n in range(20):
             toolbox.add(tool(f"kb__look_up_{n}", read_only=True, description="Looks something up. " * 20))
@@ -97,7 +97,7 @@ async def measured(api: Api, replay: ToolReplay, questions: int = QUESTIONS) -> 
         async with running(engine):
             for n in range(questions):
                 receipt = await engine.receive(message(f"What is word {n}? " + "Tell me all of it. " * 5))
-                await surface.ended(receipt.turn_id)
+                await surface.wait_for_end(receipt.turn_id)
         await model.close()
         await database.close()
     return cache

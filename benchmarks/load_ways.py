@@ -117,7 +117,7 @@ class SlackWay(Way):
         self._roots.setdefault(conversation, said)
         if twice:
             await asyncio.sleep(0)
-            self.slack.post.again(self.slack.sent[-1])
+            self.slack.post.again(self.slack.sent_deliveries[-1])
 
     async def begun(self) -> None:
         """Return at once: a thread exists with its first message."""
@@ -130,7 +130,7 @@ class SlackWay(Way):
     @property
     def acknowledged(self) -> list[float]:
         """Seconds of all attempts of each event, without Slack's pauses. A mention has two events."""
-        return [sum(attempt.seconds for attempt in event.attempts) for event in self._events() if event.acknowledged]
+        return [sum(attempt.seconds for attempt in event.attempts) for event in self._events() if event.is_acknowledged]
 
     @property
     def came_twice(self) -> int:
@@ -139,11 +139,11 @@ class SlackWay(Way):
     def _events(self) -> list[Delivery]:
         """Return the events of users. Slack also sends the bot's own messages."""
         people = {each.id for each in self._people}
-        return [each for each in self.slack.sent if each.event.get("user") in people]
+        return [each for each in self.slack.sent_deliveries if each.event.get("user") in people]
 
     async def shown(self, conversation: int) -> list[str]:
         root, channel = self._roots[conversation], self._channels[conversation // A_CHANNEL]
-        return _answered(f"{message.text} {message.blocks}" for message in self.slack.posted(channel, root.ts))
+        return _answered(f"{message.text} {message.blocks}" for message in self.slack.bot_messages(channel, root.ts))
 
 
 @dataclass(kw_only=True)
@@ -188,7 +188,7 @@ class DiscordWay(Way):
     async def shown(self, conversation: int) -> list[str]:
         thread = self._first[conversation].thread
         assert thread is not None
-        return _answered(f"{message.content} {message.components}" for message in self.discord.posted(thread))
+        return _answered(f"{message.content} {message.components}" for message in self.discord.bot_messages(thread))
 
 
 @dataclass(kw_only=True)

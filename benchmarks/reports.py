@@ -24,7 +24,7 @@ from bot.storage.audit import read_page
 from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite
 from bot.storage.tables import audit
-from tests.migrated import migrated
+from tests.migrated import create_database
 
 ROWS = 200_000
 WRITES = 300
@@ -100,7 +100,7 @@ async def _measure(database: Database, writes: int, name: str, search: Callable[
 async def main(rows: int, writes: int = WRITES) -> None:
     """Measure all three, in one run."""
     with tempfile.TemporaryDirectory() as folder:
-        database = open_sqlite(await migrated(Path(folder) / "a.db"))
+        database = open_sqlite(await create_database(Path(folder) / "a.db"))
         try:
             await database.run(lambda connection: _fill(connection, rows))
             alone = await _measure(database, writes, "no search", None)

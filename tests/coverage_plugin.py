@@ -51,18 +51,18 @@ class Measurement:
         for worker in self._of_workers:
             slipcover.merge_coverage(measured, worker)
         self._together = measured
-        if self._covered < MINIMUM_PERCENT and session.exitstatus == pytest.ExitCode.OK:
+        if self._coverage_percent < MINIMUM_PERCENT and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
-        if exitstatus != pytest.ExitCode.OK and self._covered >= MINIMUM_PERCENT:
+        if exitstatus != pytest.ExitCode.OK and self._coverage_percent >= MINIMUM_PERCENT:
             return  # a long table would hide which test failed, and how
         slipcover.print_coverage(self._together, outfile=terminalreporter, missing_width=80, skip_covered=True)
-        said = "as is asked for" if self._covered >= MINIMUM_PERCENT else "FAILED"
+        said = "as is asked for" if self._coverage_percent >= MINIMUM_PERCENT else "FAILED"
         terminalreporter.line(
-            f"Run of lines and branches: {self._covered:.2f} % of at least {MINIMUM_PERCENT:g} %, {said}"
+            f"Run of lines and branches: {self._coverage_percent:.2f} % of at least {MINIMUM_PERCENT:g} %, {said}"
         )
 
     @property
-    def _covered(self) -> float:
+    def _coverage_percent(self) -> float:
         return float(self._together["summary"]["percent_covered"])

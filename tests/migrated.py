@@ -17,15 +17,15 @@ from tests import statement_cache  # noqa: F401 - its import has the effect
 
 async def at_hand(path: Path) -> Path:
     """Create a migrated database at `path` unless the file exists."""
-    return path if path.exists() else await migrated(path)  # noqa: ASYNC240 - no other task waits
+    return path if path.exists() else await create_database(path)  # noqa: ASYNC240 - no other task waits
 
 
-async def migrated(path: Path) -> Path:
+async def create_database(path: Path) -> Path:
     """Create a migrated database at `path` without an open connection."""
-    return copied(path)
+    return copy_template(path)
 
 
-def copied(path: Path) -> Path:
+def copy_template(path: Path) -> Path:
     """Create a migrated database at `path`, from synchronous code."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
@@ -39,11 +39,11 @@ def _template() -> Path:
     atexit.register(folder.cleanup)
     path = Path(folder.name) / "migrated.db"
     with ThreadPoolExecutor(1) as thread:  # the caller may run an event loop
-        thread.submit(asyncio.run, _upgraded(path)).result()
+        thread.submit(asyncio.run, _upgrade_database(path)).result()
     return path
 
 
-async def _upgraded(path: Path) -> None:
+async def _upgrade_database(path: Path) -> None:
     database = open_sqlite(path)
     await migrate.upgrade(database)
     await database.close()

@@ -83,7 +83,7 @@ class Used:
         self._connection = psycopg.connect(address, autocommit=True)
         self._shape = self._look()
 
-    def emptied(self) -> bool:
+    def empty_database(self) -> bool:
         """Delete every row and end every other connection. Return False if the schema or a setting was changed."""
         try:
             self._connection.execute(ALONE)
@@ -130,7 +130,7 @@ class Server:
         """
         while used := next((each for each in self._used if each.virtual_clock == virtual_clock), None):
             self._used.remove(used)
-            if used.emptied():
+            if used.empty_database():
                 self._lent.append(used)
                 return used.address
         self._lent.append(Used(self.new(virtual_clock=virtual_clock), virtual_clock=virtual_clock))
@@ -169,7 +169,7 @@ class Server:
         def make(name: str) -> None:
             address = self._copy(connection, name, "template0")
             with ThreadPoolExecutor(1) as apart:  # the caller may run an event loop
-                apart.submit(lambda: asyncio.run(_upgraded(address))).result()
+                apart.submit(lambda: asyncio.run(_upgrade_database(address))).result()
 
         return self._made_once(connection, "template_real", make)
 
@@ -211,7 +211,7 @@ def end_leases(address: str, owner: str = "%") -> None:
         connection.execute("update leases set expires_at = 0 where holder like %s", [owner])
 
 
-async def _upgraded(address: str) -> None:
+async def _upgrade_database(address: str) -> None:
     database = PostgresDatabase(PostgresServer(address))
     await migrate.upgrade(database)
     await database.close()
@@ -225,14 +225,17 @@ def running_server(name: str = "") -> Iterator[Server]:
     `postgres_watch`.
     """
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid.uuid4().hex)[:12]
-    with _in_use(Path(tempfile.gettempdir()) / f"csgn-{run}{name}") as folder, _started(folder / "data") as server:
+    with (
+        _in_use(Path(tempfile.gettempdir()) / f"csgn-{run}{name}") as folder,
+        _running_server(folder / "data") as server,
+    ):
         yield server
 
 
 @contextmanager
 def _in_use(folder: Path) -> Iterator[Path]:
     """Hold the folder of a server, and have it removed when nobody does any more."""
-    with fork_server.locked(folder, fcntl.LOCK_SH):
+    with fork_server.lock_folder(folder, fcntl.LOCK_SH):
         if not (folder / "data").exists():
             watch = (sys.executable, "-ISs", postgres_watch.__file__, str(folder))
             null = subprocess.DEVNULL
@@ -241,7 +244,7 @@ def _in_use(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _started(data: Path) -> Iterator[Server]:
+def _running_server(data: Path) -> Iterator[Server]:
     with warnings.catch_warnings():
         # The package warns if XDG_RUNTIME_DIR is missing, as on machines without a desktop.
         warnings.simplefilter("ignore")

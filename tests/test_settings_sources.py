@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def kept(folder: Path, **files: str) -> str:
+def write_files(folder: Path, **files: str) -> str:
     """Write these files to a folder and return its path."""
     made = folder / "kept"
     made.mkdir(exist_ok=True)
@@ -37,7 +37,9 @@ class TestFiles:
     def test_each_file_is_the_variable_it_is_named_after_without_the_break_at_its_end(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("SETTINGS_FOLDER", kept(folder, openai_api_key=f"{SECRET}\n", ADMINS="slack:U1, slack:U2\n"))
+        monkeypatch.setenv(
+            "SETTINGS_FOLDER", write_files(folder, openai_api_key=f"{SECRET}\n", ADMINS="slack:U1, slack:U2\n")
+        )
         settings = read_settings()
         assert settings.openai_api_key is not None
         assert settings.openai_api_key.get_secret_value() == SECRET
@@ -48,7 +50,7 @@ class TestFiles:
     def test_the_environment_wins_over_env_files_and_both_over_the_folder(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        given = kept(folder, bot_model="openai:file", log_level="error", web_host="10.0.0.1")
+        given = write_files(folder, bot_model="openai:file", log_level="error", web_host="10.0.0.1")
         (folder / ".env").write_text(f"SETTINGS_FOLDER={given}\nBOT_MODEL=openai:written\nLOG_LEVEL=debug\n")
         monkeypatch.setenv("BOT_MODEL", "openai:set")
         settings = read_settings()
@@ -57,7 +59,7 @@ class TestFiles:
     def test_the_credentials_of_a_systemd_unit_are_such_a_folder(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("CREDENTIALS_DIRECTORY", kept(folder, discord_token=SECRET))
+        monkeypatch.setenv("CREDENTIALS_DIRECTORY", write_files(folder, discord_token=SECRET))
         token = read_settings().discord_token
         assert token is not None
         assert token.get_secret_value() == SECRET
@@ -65,14 +67,14 @@ class TestFiles:
     def test_files_are_filled_into_the_servers_file_too_and_the_environment_wins_there_as_well(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("SETTINGS_FOLDER", kept(folder, tickets_token=SECRET, home="elsewhere"))
+        monkeypatch.setenv("SETTINGS_FOLDER", write_files(folder, tickets_token=SECRET, home="elsewhere"))
         monkeypatch.setenv("HOME", "/home/bot")
         environment = read_environment()
         assert (environment["TICKETS_TOKEN"], environment["HOME"]) == (SECRET, "/home/bot")
 
     def test_folders_and_hidden_files_are_passed_over(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         # As Kubernetes mounts secrets: links to files in a folder whose name begins with dots.
-        path = Path(kept(folder, **{".hidden": "x"}))
+        path = Path(write_files(folder, **{".hidden": "x"}))
         (path / "..2026").mkdir()
         (path / "..2026" / "bot_model").write_text("demo")
         (path / "bot_model").symlink_to("..2026/bot_model")
@@ -88,7 +90,7 @@ class TestFiles:
     def test_a_mistake_in_a_file_is_told_without_what_is_in_it(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("SETTINGS_FOLDER", kept(folder, openai_base_url=SECRET, port="many"))
+        monkeypatch.setenv("SETTINGS_FOLDER", write_files(folder, openai_base_url=SECRET, port="many"))
         with pytest.raises(SettingsError) as caught:
             read_settings()
         assert "OPENAI_BASE_URL" in caught.value.cause
@@ -136,7 +138,7 @@ class TestPartsOfAnAddress:
         assert isinstance(read_address(address), PostgresServer)
 
     def test_the_password_may_be_in_a_file(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("SETTINGS_FOLDER", kept(folder, db_password="from-a-file\n"))
+        monkeypatch.setenv("SETTINGS_FOLDER", write_files(folder, db_password="from-a-file\n"))
         for name, value in {"HOST": "db", "NAME": "bot", "USER": "bot"}.items():
             monkeypatch.setenv(f"DB_{name}", value)
         assert read_settings().database_url == "postgresql://bot:from-a-file@db:5432/bot"
@@ -190,7 +192,7 @@ class TestOtherNames:
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (folder / ".env").write_text(f"mcp.encryption.key={SECRET}\nmcp.encryptionKey={SECRET}\nTICKETS=theirs\n")
-        monkeypatch.setenv("SETTINGS_FOLDER", kept(folder, openai_api_key=SECRET, mcp_secret_wiki="theirs"))
+        monkeypatch.setenv("SETTINGS_FOLDER", write_files(folder, openai_api_key=SECRET, mcp_secret_wiki="theirs"))
         monkeypatch.setenv("MCP_SECRET_VARIABLES", "*")
         usable = UsableSecrets(read_settings(), read_environment()).environment
         assert (usable["TICKETS"], usable["MCP_SECRET_WIKI"]) == ("theirs", "theirs")

@@ -18,7 +18,7 @@ def _validator() -> Any:
     return Draft202012Validator(json.loads(PUBLISHED.read_text()))
 
 
-def checked(event: Mapping[str, Any]) -> Mapping[str, Any]:
+def check_event(event: Mapping[str, Any]) -> Mapping[str, Any]:
     """Validate an event against the published schema and return it. Undescribed events and fields are errors."""
     schemas = {each["properties"]["event"]["const"]: each for each in _validator().schema["oneOf"]}
     assert event["event"] in schemas, event
@@ -29,7 +29,7 @@ def checked(event: Mapping[str, Any]) -> Mapping[str, Any]:
     return event
 
 
-def joined(events: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def reply_texts(events: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the texts of the replies by their ids, joined from the pieces."""
     texts: dict[str, str] = {}
     for event in events:

@@ -17,7 +17,7 @@ from bot.storage.postgresql import PostgresDatabase, listen
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.parts import HALL, message
-from tests.migrated import migrated
+from tests.migrated import create_database
 
 START = 1_000_000.0
 
@@ -126,7 +126,7 @@ class PostgresHarness:
 
 
 async def sqlite_harness(folder: Path) -> SqliteHarness:
-    return SqliteHarness(await migrated(folder / "turns.db"))
+    return SqliteHarness(await create_database(folder / "turns.db"))
 
 
 async def running(

@@ -32,7 +32,7 @@ Line = tuple[str, str, str]
 class MemoryLocales:
     """Languages and time zones of users. `away` makes every read fail. `seconds` is the duration of a read."""
 
-    kept: dict[str, UserLocale] = field(default_factory=dict)
+    entries: dict[str, UserLocale] = field(default_factory=dict)
     away: bool = False
     seconds: float = 0.0
 
@@ -40,13 +40,13 @@ class MemoryLocales:
         if self.away:
             raise DatabaseError("The database is away.", "start it")
         await asyncio.sleep(self.seconds)
-        return self.kept.get(principal, UserLocale())
+        return self.entries.get(principal, UserLocale())
 
     async def choose(self, principal: str, locale: Locale) -> None:
-        self.kept[principal] = replace(await self.find(principal), chosen=locale)
+        self.entries[principal] = replace(await self.find(principal), chosen=locale)
 
     async def remember(self, principal: str, language: str) -> None:
-        self.kept[principal] = replace(await self.find(principal), told_language=language)
+        self.entries[principal] = replace(await self.find(principal), told_language=language)
 
     async def delete_old(self, seconds: float, limit: int) -> int:
         return 0
@@ -54,7 +54,7 @@ class MemoryLocales:
 
 @dataclass
 class MemoryServers:
-    kept: dict[str, ServerRecord] = field(default_factory=dict)
+    entries: dict[str, ServerRecord] = field(default_factory=dict)
     values: dict[str, dict[str, str]] = field(default_factory=dict)
     audit: list[Line] = field(default_factory=list)
     changes: list[Mapping[str, str]] = field(default_factory=list)
@@ -68,7 +68,7 @@ class MemoryServers:
     async def records(self) -> Sequence[ServerRecord]:
         if self.away:
             raise DatabaseError("The database is away.", "start it")
-        return sorted(self.kept.values(), key=lambda record: record.config.name)
+        return sorted(self.entries.values(), key=lambda record: record.config.name)
 
     async def add(
         self, record: ServerRecord, secrets: Mapping[str, str], by: Author, *, policy: ApprovalPolicy | None = None
@@ -104,7 +104,7 @@ class MemoryServers:
     async def remove(self, server_id: str, version: int, by: Author) -> None:
         if self._present(server_id).version != version:
             raise Conflict("It was changed.")
-        del self.kept[server_id]
+        del self.entries[server_id]
         self.values.pop(server_id, None)
         self.audit.append(("server_removed", server_id, by.principal))
 
@@ -124,26 +124,26 @@ class MemoryServers:
         return self.values.get(record.id, {})
 
     def _present(self, server_id: str) -> ServerRecord:
-        if server_id not in self.kept:
+        if server_id not in self.entries:
             raise NotFound("That server is gone.")
-        return self.kept[server_id]
+        return self.entries[server_id]
 
     def _free(self, record: ServerRecord) -> None:
-        for other in self.kept.values():
+        for other in self.entries.values():
             if other.id == record.id or other.config.workspace != record.config.workspace:
                 continue
             if other.config.name == record.config.name:
                 raise Conflict("The name is taken.", field="name")
 
     def _put(self, record: ServerRecord, secrets: Mapping[str, str], kind: str, by: Author) -> ServerRecord:
-        before = self.kept.get(record.id)
+        before = self.entries.get(record.id)
         values = self.values.setdefault(record.id, {})
         for slot in cleared_slots(before, record, secrets) if before is not None else ():
             values.pop(slot, None)
         values.update(secrets)
         stored = {slot for slot, each in record.secrets.items() if each.source is SecretSource.STORED}
         record = replace(record, missing=frozenset(stored - values.keys()))
-        self.kept[record.id] = record
+        self.entries[record.id] = record
         self.audit.append((kind, record.id, by.principal))
         self.revisions += 1
         return record
@@ -151,51 +151,51 @@ class MemoryServers:
 
 @dataclass
 class MemoryPins:
-    kept: dict[tuple[str, str], Pin] = field(default_factory=dict)
+    entries: dict[tuple[str, str], Pin] = field(default_factory=dict)
     audit: list[Line] = field(default_factory=list)
     unreadable: bool = False
     """True if the stored definitions cannot be read."""
 
     async def pinned_definitions(self) -> Mapping[str, Pinned]:
         found: dict[str, dict[str, str]] = {}
-        for pin in self.kept.values():
+        for pin in self.entries.values():
             found.setdefault(pin.server_id, {})[pin.tool] = pin.definition
         return found
 
     async def pins_of(self, server_id: str) -> Sequence[Pin]:
         return [
             replace(pin, pinned_tool=None if self.unreadable else pin.pinned_tool)
-            for pin in self.kept.values()
+            for pin in self.entries.values()
             if pin.server_id == server_id
         ]
 
     async def pin(self, server_id: str, tools: Sequence[Tool], by: Author) -> None:
         for tool in tools:
             name = tool.original_name
-            self.kept[server_id, name] = Pin(server_id, name, tool.definition, tool, by.principal, NOW)
+            self.entries[server_id, name] = Pin(server_id, name, tool.definition, tool, by.principal, NOW)
             self.audit.append(("tools_pinned", server_id, by.principal))
 
 
 @dataclass
 class MemoryPolicies:
-    kept: dict[str, Rule] = field(default_factory=dict)
+    entries: dict[str, Rule] = field(default_factory=dict)
     audit: list[Line] = field(default_factory=list)
     calls: dict[str, tuple[ConversationKey, ToolStep]] = field(default_factory=dict)
     """Tool calls with their conversation, by call id."""
 
     async def rules(self) -> Sequence[Rule]:
-        return list(self.kept.values())
+        return list(self.entries.values())
 
     async def set_rule(self, rule: Rule, by: Author) -> Rule:
-        alike = (each for each in self.kept.values() if each.workspace == rule.workspace)
+        alike = (each for each in self.entries.values() if each.workspace == rule.workspace)
         before = next((each for each in alike if each.conditions == rule.conditions), None)
         fresh = before.id if before else f"rule_{len(self.audit) + 1}"
-        self.kept[fresh] = kept = replace(rule, id=fresh, by=by.principal, at=NOW)
+        self.entries[fresh] = saved = replace(rule, id=fresh, by=by.principal, at=NOW)
         self.audit.append(("policy_set", rule.server_id, by.principal))
-        return kept
+        return saved
 
     async def clear_rule(self, rule_id: str, by: Author) -> bool:
-        rule = self.kept.pop(rule_id, None)
+        rule = self.entries.pop(rule_id, None)
         if rule is None:
             return False
         self.audit.append(("policy_cleared", rule.server_id, by.principal))
@@ -208,27 +208,27 @@ class MemoryPolicies:
 
 @dataclass
 class MemoryProfiles:
-    kept: dict[str, Profile] = field(default_factory=dict)
+    entries: dict[str, Profile] = field(default_factory=dict)
     bound: dict[str, str] = field(default_factory=dict)
     by_name: list[tuple[str, str]] = field(default_factory=list)
     audit: list[Line] = field(default_factory=list)
 
     async def profiles(self) -> Sequence[Profile]:
-        return sorted(self.kept.values(), key=lambda profile: profile.name)
+        return sorted(self.entries.values(), key=lambda profile: profile.name)
 
     async def save(self, profile: Profile, by: Author) -> Profile:
-        present = self.kept.get(profile.id)
+        present = self.entries.get(profile.id)
         if profile.version and present is None:
             raise NotFound("That profile is gone.")
         if present is not None and present.version != profile.version:
             raise Conflict(f"It was changed by {present.updated_by}.")
         fresh = replace(profile, version=profile.version + 1, updated_at=NOW, updated_by=by.principal)
-        self.kept[profile.id] = fresh
+        self.entries[profile.id] = fresh
         self.audit.append(("profile_saved", profile.id, by.principal))
         return fresh
 
     async def delete(self, profile_id: str, by: Author) -> bool:
-        if self.kept.pop(profile_id, None) is None:
+        if self.entries.pop(profile_id, None) is None:
             return False
         self.bound = {place: each for place, each in self.bound.items() if each != profile_id}
         self.by_name = [each for each in self.by_name if each[1] != profile_id]
@@ -242,7 +242,7 @@ class MemoryProfiles:
         ]
 
     async def bind_by_name(self, place: str, profile_id: str, by: Author) -> bool:
-        if profile_id not in self.kept:
+        if profile_id not in self.entries:
             raise NotFound("That profile is gone.")
         if (place, profile_id) in self.by_name:
             return False
@@ -258,7 +258,7 @@ class MemoryProfiles:
         return True
 
     async def bind(self, place: str, profile_id: str, by: Author) -> None:
-        if profile_id not in self.kept:
+        if profile_id not in self.entries:
             raise NotFound("That profile is gone.")
         self.bound[place] = profile_id
         self.audit.append(("profile_bound", place, by.principal))
@@ -272,26 +272,26 @@ class MemoryProfiles:
 
 @dataclass
 class MemoryGrants:
-    kept: list[Grant] = field(default_factory=list)
+    entries: list[Grant] = field(default_factory=list)
     audit: list[Line] = field(default_factory=list)
     away: bool = False
 
     async def active_grants(self, workspace: str) -> Sequence[Grant]:
         if self.away:
             raise DatabaseError("The database is away.", "start it")
-        return [each for each in self.kept if f"{each.place}:".startswith(f"{workspace}:")]
+        return [each for each in self.entries if f"{each.place}:".startswith(f"{workspace}:")]
 
     async def delegations(self, workspace: str) -> Sequence[Grant]:
         return [each for each in await self.active_grants(workspace) if each.scope == DELEGATION]
 
     async def delegate(self, grant: Grant) -> bool:
-        self.kept.append(replace(grant, expires_at=grant.lasts))
+        self.entries.append(replace(grant, expires_at=grant.lasts))
         return True
 
     async def revoke(self, grant_id: str, by: Author) -> bool:
-        if all(each.id != grant_id for each in self.kept):
+        if all(each.id != grant_id for each in self.entries):
             return False
-        self.kept = [each for each in self.kept if each.id != grant_id]
+        self.entries = [each for each in self.entries if each.id != grant_id]
         self.audit.append(("grant_revoked", grant_id, by.principal))
         return True
 

@@ -104,7 +104,7 @@ class Servers:
 
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
         tools = self.capabilities(server).definitions
-        pinned = {pin.tool: pin.definition for pin in self.pins.kept.values() if pin.server_id == server}
+        pinned = {pin.tool: pin.definition for pin in self.pins.entries.values() if pin.server_id == server}
         pinned = pinned or first_pins(tools)
         return [each for each in tools if review_status(each, pinned) is not ReviewStatus.PINNED]
 
@@ -119,7 +119,7 @@ class Servers:
         return sorted(self.states, key=lambda state: state.config.name)
 
     def capabilities(self, server: str) -> ServerCapabilities:
-        self._known(server)
+        self._server_snapshot(server)
         return ServerCapabilities(
             tuple(each for each in self.offered if each.server_id == server),
             self.resources.get(server, ()),
@@ -132,11 +132,11 @@ class Servers:
         return tool
 
     def requests(self, server: str) -> Sequence[Tool]:
-        return request_tools(self._known(server).config, self.capabilities(server))
+        return request_tools(self._server_snapshot(server).config, self.capabilities(server))
 
     async def connect(self, server: str) -> ServerSnapshot:
         self.done.append(("connect", server))
-        return self._known(server)
+        return self._server_snapshot(server)
 
     async def sync(self, server: str) -> ServerCapabilities:
         self.done.append(("sync", server))
@@ -149,7 +149,7 @@ class Servers:
 
     async def diagnose(self, server: str) -> AsyncGenerator[Check, None]:
         self.done.append(("examine", server))
-        self._known(server)
+        self._server_snapshot(server)
         for check in self.checks:
             yield check
 
@@ -167,7 +167,7 @@ class Servers:
         self.asked_to_complete.append((of, dict(given)))
         return self.suggestions.get(of.argument, ())
 
-    def _known(self, server: str) -> ServerSnapshot:
+    def _server_snapshot(self, server: str) -> ServerSnapshot:
         found = next((state for state in self.states if state.config.id == server), None)
         if found is None:
             raise NotFound("There is no such server.")
@@ -242,7 +242,7 @@ class CommandHarness:
             ServerEnablement.DISCONNECTED: ServerStatus.DISCONNECTED,
         }
         of_file = [state for state in self.servers.states if state.config.from_file]
-        of_store = [ServerSnapshot(each.config, status[each.enablement]) for each in self.store.kept.values()]
+        of_store = [ServerSnapshot(each.config, status[each.enablement]) for each in self.store.entries.values()]
         self.servers.states = [*of_file, *of_store]
 
     @property
@@ -293,13 +293,13 @@ class CommandHarness:
             *(Binding(place, profile) for place, profile in self.profiles.bound.items()),
             *(Binding(place, profile, by_name=True) for place, profile in self.profiles.by_name),
         ]
-        book.amend(self.policies.kept.values(), self.profiles.kept.values(), bindings)
+        book.amend(self.policies.entries.values(), self.profiles.entries.values(), bindings)
         return book
 
     async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         return self.views.get(str(conversation), [])[-limit:]
 
-    async def examined(self) -> Health:
+    async def current_health(self) -> Health:
         return self.health
 
     @property
@@ -331,7 +331,7 @@ class CommandHarness:
             ),
             RunningProcess(
                 self.recent,
-                self.examined,
+                self.current_health,
                 lambda servers: self.counted if "jira" in servers else ProcessCounters(),
                 self.usage.balances,
             ),
@@ -402,7 +402,7 @@ class CommandHarness:
     @property
     def record(self) -> ServerRecord:
         """The only server of the store."""
-        [record] = self.store.kept.values()
+        [record] = self.store.entries.values()
         return record
 
 
@@ -450,7 +450,7 @@ async def with_jira(member: Member = ADMIN, way: Way | None = None) -> CommandHa
     reply = (await held.answers(*line.split(), member=member))[-1]
     assert isinstance(reply, Reply)
     assert not reply.failed
-    jira = next(iter(held.store.kept.values())).config
+    jira = next(iter(held.store.entries.values())).config
     held.servers.offered.append(tool(jira, "create_issue"))
     held.store.audit.clear()
     held.servers.done.clear()
@@ -459,7 +459,7 @@ async def with_jira(member: Member = ADMIN, way: Way | None = None) -> CommandHa
 
 
 def config_of(held: CommandHarness, name: str) -> ServerConfig:
-    return next(each.config for each in held.store.kept.values() if each.config.name == name)
+    return next(each.config for each in held.store.entries.values() if each.config.name == name)
 
 
 def elsewhere(config: ServerConfig) -> ServerConfig:

@@ -15,7 +15,7 @@ CHANNEL = "test:w:hall"
 
 def harness() -> CommandHarness:
     held = command_harness()
-    held.profiles.kept = {profile.id: profile for profile in (SUPPORT, NIGHT, JAPANESE)}
+    held.profiles.entries = {profile.id: profile for profile in (SUPPORT, NIGHT, JAPANESE)}
     held.profiles.by_name = [(CHANNEL, "p-1"), (CHANNEL, "p-2"), (CHANNEL, "p-3")]
     return held
 
@@ -129,7 +129,7 @@ async def test_admins_bind_by_name_and_only_the_operator_everywhere() -> None:
 async def test_the_purpose_of_an_agent_is_one_line() -> None:
     held = harness()
     assert not (await held.ask("profile set Support --about Orders")).failed
-    assert held.profiles.kept["p-1"].about == "Orders"
+    assert held.profiles.entries["p-1"].about == "Orders"
     reply = await held.run("profile", "set", "Support", "--about", "x" * 201)
     assert reply.failed
     renamed = await held.run("profile", "set", "Support", "--rename", "x" * 101)

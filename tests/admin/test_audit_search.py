@@ -21,7 +21,7 @@ ASKED = AuditEntry(
 )
 
 
-async def searched(line: str, *entries: AuditEntry) -> CommandHarness:
+async def search_audit(line: str, *entries: AuditEntry) -> CommandHarness:
     held = await with_jira()
     held.archive.entries.extend(entries or (ASKED,))
     reply = await held.ask(line, OPERATOR)
@@ -31,8 +31,8 @@ async def searched(line: str, *entries: AuditEntry) -> CommandHarness:
 
 async def test_an_admin_sees_entries_of_the_workspace_and_of_its_servers_and_profiles() -> None:
     held = await with_jira()
-    held.profiles.kept = {each: Profile(each, each, workspace=f"test:{each}") for each in ("w", "other")}
-    held.store.kept["o"] = ServerRecord(elsewhere(config_of(held, "jira")))
+    held.profiles.entries = {each: Profile(each, each, workspace=f"test:{each}") for each in ("w", "other")}
+    held.store.entries["o"] = ServerRecord(elsewhere(config_of(held, "jira")))
     await held.ask("mcp audit", ADMIN)
     (query,) = held.archive.queries
     assert query.scope == AuditScope(
@@ -42,7 +42,7 @@ async def test_an_admin_sees_entries_of_the_workspace_and_of_its_servers_and_pro
 
 
 async def test_the_operator_sees_everything() -> None:
-    held = await searched("mcp audit")
+    held = await search_audit("mcp audit")
     assert held.archive.queries == [AuditQuery()]
 
 
@@ -62,11 +62,11 @@ async def test_the_operator_sees_everything() -> None:
     ],
 )
 async def test_rows_are_narrowed_by_person_time_and_kind(words: str, query: AuditQuery) -> None:
-    assert (await searched(f"mcp audit {words}")).archive.queries == [query]
+    assert (await search_audit(f"mcp audit {words}")).archive.queries == [query]
 
 
 async def test_a_servers_rows_are_found_by_its_id() -> None:
-    held = await searched("mcp audit jira")
+    held = await search_audit("mcp audit jira")
     assert held.archive.queries == [AuditQuery(subject=config_of(held, "jira").id)]
 
 

@@ -14,7 +14,7 @@ async def test_a_right_is_handed_on_until_a_day_listed_and_ended() -> None:
     harness = CommandHarness()
     reply = await harness.ask("approvals delegate test:dan for 3 days")
     assert reply.text.startswith("test:dan may decide the calls that you may decide, until ")
-    (grant,) = harness.grants.kept
+    (grant,) = harness.grants.entries
     assert (grant.person, grant.place, grant.lasts) == ("test:dan", "test:w", 3 * DAY)
     await harness.ask("approvals delegate test:dan until tomorrow")
     listed = await harness.ask("approvals delegations")
@@ -26,7 +26,7 @@ async def test_a_right_is_handed_on_until_a_day_listed_and_ended() -> None:
     assert not (
         await harness.ask("approvals delegate end test:dan", member=Member(Author("test", "dan", "Dan")))
     ).failed
-    assert harness.grants.kept == []
+    assert harness.grants.entries == []
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ async def test_a_right_is_handed_on_until_a_day_listed_and_ended() -> None:
 async def test_a_wrong_delegation_is_refused_with_the_reason(words: str, reason: str) -> None:
     harness = CommandHarness()
     reply = await harness.ask(f"approvals delegate {words}")
-    assert (reply.failed, harness.grants.kept) == (True, [])
+    assert (reply.failed, harness.grants.entries) == (True, [])
     assert reason in reply.text
 
 
@@ -56,4 +56,4 @@ async def test_nobody_delegates_to_themselves_and_guests_delegate_nothing() -> N
     assert (
         await harness.ask("approvals delegate test:sam for 1d", member=Member(Author("test", "gus", "Gus"), guest=True))
     ).failed
-    assert harness.grants.kept == []
+    assert harness.grants.entries == []

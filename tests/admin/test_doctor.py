@@ -20,7 +20,7 @@ async def rows(held: CommandHarness) -> dict[str, tuple[str, ...]]:
 async def test_a_server_that_the_profile_does_not_enable_is_reported() -> None:
     held = await with_jira()
     assert "profile" not in await rows(held)
-    held.profiles.kept["p-1"] = Profile("p-1", "Support", workspace="test:w", servers=frozenset(), version=1)
+    held.profiles.entries["p-1"] = Profile("p-1", "Support", workspace="test:w", servers=frozenset(), version=1)
     held.profiles.bound["test:w"] = "p-1"
     assert "The profile Support of this conversation does not enable it" in (await rows(held))["profile"][3]
 

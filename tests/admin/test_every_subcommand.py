@@ -44,18 +44,18 @@ async def way(request: pytest.FixtureRequest) -> AsyncIterator[Way]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def held(way: Way) -> CommandHarness:
-    return await prepared(way)
+    return await build_harness(way)
 
 
-async def prepared(way: Way | None = None) -> CommandHarness:
+async def build_harness(way: Way | None = None) -> CommandHarness:
     """Return a harness with at least one object of each kind."""
     held = await with_jira(way=way)
     hall, ana = held.way.place(HALL), held.way.author(ANA).principal
-    held.profiles.kept["p-1"] = SUPPORT
+    held.profiles.entries["p-1"] = SUPPORT
     held.views[str(hall)] = [a_view(conversation=hall, author=held.way.author(ANA))]
     held.archive.takers[str(hall)] = {ana}
     held.archive.summaries.append(ConversationSummary(hall, "hello", "COMPLETED", 1, ana, NOW, NOW - 120))
-    held.grants.kept.append(a_grant(place="test:w", by="test:ana"))
+    held.grants.entries.append(a_grant(place="test:w", by="test:ana"))
     held.archive.past += [
         CallSummary(NOW - 60, "jira.create_issue", "done", "test:ben", "test:ana", 1.3, "turn-1", 1, hall),
         CallSummary(NOW - 30, "jira.search", "failed", "test:ben", "", 0.2, "turn-2", 1, hall, "Quota\nis used up."),
@@ -83,7 +83,7 @@ def _jira(held: CommandHarness) -> str:
 
 
 def _record(held: CommandHarness, name: str) -> ServerEnablement:
-    return held.store.kept[_jira(held)].enablement if name else ServerEnablement.ON
+    return held.store.entries[_jira(held)].enablement if name else ServerEnablement.ON
 
 
 CASES = [
@@ -106,7 +106,7 @@ CASES = [
     Case(
         "mcp remove jira --confirm jira",
         "`jira` is removed",
-        lambda held: not held.store.kept and held.refreshed == 1,
+        lambda held: not held.store.entries and held.refreshed == 1,
         "server_removed",
     ),
     Case("mcp enable jira", "is on already"),
@@ -138,7 +138,7 @@ CASES = [
     Case(
         "mcp policy set jira create_issue deny",
         "`jira`, `create_issue`: deny",
-        lambda held: [rule.policy for rule in held.policies.kept.values()] == [ApprovalPolicy.ALWAYS_DENY],
+        lambda held: [rule.policy for rule in held.policies.entries.values()] == [ApprovalPolicy.ALWAYS_DENY],
         "policy_set",
     ),
     Case("mcp policy clear jira", "Nothing was changed"),
@@ -146,19 +146,19 @@ CASES = [
     Case(
         "mcp secret set jira auth file:/run/secrets/jira",
         "The secret of `jira` is set",
-        lambda held: str(held.store.kept[_jira(held)].secrets["auth"]) == "file:/run/secrets/jira",
+        lambda held: str(held.store.entries[_jira(held)].secrets["auth"]) == "file:/run/secrets/jira",
         "server_changed",
     ),
     Case(
         "mcp secret rotate jira auth env:JIRA_NEW",
         "The secret of `jira` is set",
-        lambda held: str(held.store.kept[_jira(held)].secrets["auth"]) == "env:JIRA_NEW",
+        lambda held: str(held.store.entries[_jira(held)].secrets["auth"]) == "env:JIRA_NEW",
         "server_changed",
     ),
     Case(
         "mcp secret clear jira auth",
         "The secret of `jira` is cleared",
-        lambda held: not held.store.kept[_jira(held)].secrets,
+        lambda held: not held.store.entries[_jira(held)].secrets,
         "server_changed",
     ),
     Case("mcp doctor jira", "Nothing is wrong with `jira`"),
@@ -174,7 +174,7 @@ CASES = [
     Case(
         "mcp grants revoke 0123456789ab",
         "ask for an approval again",
-        lambda held: not held.grants.kept,
+        lambda held: not held.grants.entries,
         "grant_revoked",
         who=RequiredRole.EVERYONE,
     ),
@@ -187,14 +187,15 @@ CASES = [
         "profile set Ops --model demo --server jira --policy jira=deny --approver slack:U1",
         "Profile saved",
         lambda held: (
-            next(each for each in held.profiles.kept.values() if each.name == "Ops").servers == frozenset({_jira(held)})
+            next(each for each in held.profiles.entries.values() if each.name == "Ops").servers
+            == frozenset({_jira(held)})
         ),
         "profile_saved",
     ),
     Case(
         "profile delete Support --confirm Support",
         "The profile is deleted",
-        lambda held: not held.profiles.kept,
+        lambda held: not held.profiles.entries,
         "profile_deleted",
     ),
     Case(
@@ -213,7 +214,7 @@ CASES = [
     Case(
         "profile disable jira --profile Support",
         "is off from the next answer on",
-        lambda held: held.profiles.kept["p-1"].servers is not None,
+        lambda held: held.profiles.entries["p-1"].servers is not None,
         "profile_saved",
     ),
     Case("profile unbind workspace", "Nothing was changed"),
@@ -400,13 +401,13 @@ async def test_removing_lists_the_lost_items_and_asks_for_the_name(held: Command
         assert told in reply.text
     [action] = reply.actions
     assert action.confirm == "jira"
-    assert held.store.kept
+    assert held.store.entries
     wrong = await held.answers(*action.words, "--confirm", "notes")
     assert isinstance(wrong[-1], Reply)
     assert "Nothing was removed" in wrong[-1].text
-    assert held.store.kept
+    assert held.store.entries
     await held.answers(*action.words, "--confirm", action.confirm)
-    assert not held.store.kept
+    assert not held.store.entries
 
 
 async def test_the_list_of_conversations_says_their_state_in_words_for_people(held: CommandHarness) -> None:
@@ -417,8 +418,8 @@ async def test_the_list_of_conversations_says_their_state_in_words_for_people(he
 
 
 async def test_removing_counts_no_secret_that_was_never_set(held: CommandHarness) -> None:
-    (key, record) = next((key, record) for key, record in held.store.kept.items() if record.config.name == "jira")
-    held.store.kept[key] = replace(record, missing=frozenset(record.secrets))
+    (key, record) = next((key, record) for key, record in held.store.entries.items() if record.config.name == "jira")
+    held.store.entries[key] = replace(record, missing=frozenset(record.secrets))
     assert "secret" not in (await held.ask("mcp remove jira")).text
 
 
@@ -429,18 +430,18 @@ async def test_removing_a_server_changed_meanwhile_asks_anew(held: CommandHarnes
     assert reply.failed
     assert "It was changed" in reply.text
     assert ("changed", f"just now by {held.way.author(ANA).principal}") in reply.details
-    assert held.store.kept
+    assert held.store.entries
     await held.answers(*reply.actions[0].words, "--confirm", "jira")
-    assert not held.store.kept
+    assert not held.store.entries
 
 
 async def test_an_undone_policy_is_the_one_before(held: CommandHarness) -> None:
     first = await held.ask("mcp policy set jira allow")
     second = await held.ask("mcp policy set jira deny")
     await held.answers(*second.actions[0].words)
-    assert [rule.policy for rule in held.policies.kept.values()] == [ApprovalPolicy.ALWAYS_ALLOW]
+    assert [rule.policy for rule in held.policies.entries.values()] == [ApprovalPolicy.ALWAYS_ALLOW]
     await held.answers(*first.actions[0].words)
-    assert not held.policies.kept
+    assert not held.policies.entries
 
 
 async def test_a_policy_that_something_stricter_overrules_says_so(held: CommandHarness) -> None:
@@ -481,7 +482,7 @@ async def test_long_lists_come_in_pages_of_ten(held: CommandHarness) -> None:
 
 
 async def test_servers_that_are_just_connecting_are_shown_again_once_they_have_been_tried() -> None:
-    held = await prepared()
+    held = await build_harness()
     before = held.servers.states[0]
     connecting = before.__class__(before.config, ServerStatus.CONNECTING)
     held.servers.states[0] = connecting

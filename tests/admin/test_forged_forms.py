@@ -17,7 +17,7 @@ from tests.fakes.parts import HALL
 STDIO = "mcp add local --command python --arg -V --here"
 
 
-async def sent(held: CommandHarness, form: str, fields: dict[str, str], **more: object) -> Reply | Form:
+async def submit_form(held: CommandHarness, form: str, fields: dict[str, str], **more: object) -> Reply | Form:
     """Submit a form that the bot has not shown, and return the last reply."""
     request = FormSubmission(form, fields, more.pop("member", ADMIN), HALL, **more)  # type: ignore[arg-type]
     return [answer async for answer in held.registry.handle(request)][-1]
@@ -39,20 +39,20 @@ async def test_a_server_without_a_title_is_not_removed_by_a_blank_confirmation(
     assert not config_of(jira, "jira").title
     reply = await jira.run("mcp", "remove", "jira", "--confirm", blank)
     assert reply.failed
-    assert [record.config.name for record in jira.store.kept.values()] == ["jira"]
+    assert [record.config.name for record in jira.store.entries.values()] == ["jira"]
 
 
 @pytest.mark.parametrize("step", ["3", "7", "99"])
 async def test_a_step_that_no_form_has_does_not_skip_the_confirmation_of_a_program(step: str) -> None:
     held = command_harness()
     fields = {"title": "Local", "transport": "stdio", "where": "python -V"}
-    answer = await sent(held, f"mcp add:{step}", fields, member=OPERATOR)
+    answer = await submit_form(held, f"mcp add:{step}", fields, member=OPERATOR)
     assert isinstance(answer, Form)
-    assert held.store.kept == {}
+    assert held.store.entries == {}
     held = await with_local()
     record = held.record
     changed = {"where": "python -c evil"}
-    answer = await sent(held, f"mcp edit:{record.id}:{record.version}:{step}", changed, member=OPERATOR)
+    answer = await submit_form(held, f"mcp edit:{record.id}:{record.version}:{step}", changed, member=OPERATOR)
     assert isinstance(answer, Form)
     assert config_of(held, "local").transport == StdioTransport("python", ("-V",))
 
@@ -61,11 +61,13 @@ async def test_a_step_that_no_form_has_does_not_skip_the_confirmation_of_a_progr
     "form", ["mcp remove:jira", "mcp disable:jira", "mcp secret set", "mcp add:x:y", "mcp edit", "mcp", "mcp ", "", ":"]
 )
 async def test_a_forged_form_does_nothing_for_a_member(jira: CommandHarness, form: str) -> None:
-    before = dict(jira.store.kept)
-    answer = await sent(jira, form, {"title": "x", "where": "https://x.example/mcp", "confirm": "jira"}, member=GUEST)
+    before = dict(jira.store.entries)
+    answer = await submit_form(
+        jira, form, {"title": "x", "where": "https://x.example/mcp", "confirm": "jira"}, member=GUEST
+    )
     assert isinstance(answer, Reply)
     assert answer.failed
-    assert jira.store.kept == before
+    assert jira.store.entries == before
 
 
 async def test_an_admin_who_is_not_the_operator_gives_a_program_no_environment() -> None:
@@ -78,7 +80,7 @@ async def test_an_admin_who_is_not_the_operator_gives_a_program_no_environment()
         reply = await held.refused(line)
         assert "Only the operator" in reply.text
     record = held.record
-    forged = await sent(
+    forged = await submit_form(
         held, f"mcp secret set:{record.id}:{record.version}", {"slot": "env:X", "hidden": "value"}, hidden_input=True
     )
     assert isinstance(forged, Reply)
@@ -90,10 +92,10 @@ async def test_an_admin_who_is_not_the_operator_gives_a_program_no_environment()
 async def with_a_stored_secret() -> CommandHarness:
     """Return a harness in which the operator has entered the secret of an admin's server."""
     held = await with_jira()
-    (server_id,) = held.store.kept
+    (server_id,) = held.store.entries
     stored = {AUTH_SECRET: SecretReference(SecretSource.STORED)}
     held.store.values[server_id] = {AUTH_SECRET: "typed"}
-    held.store.kept[server_id] = replace(held.store.kept[server_id], secrets=stored)
+    held.store.entries[server_id] = replace(held.store.entries[server_id], secrets=stored)
     return held
 
 
@@ -111,17 +113,17 @@ async def test_a_stored_secret_is_cleared_by_an_edit_of_the_address_and_asked_fo
     url: str, member: Member
 ) -> None:
     held = await with_a_stored_secret()
-    (server_id,) = held.store.kept
+    (server_id,) = held.store.entries
     reply = await held.ask(f"mcp edit jira --url {url}", member)
     assert "waits for the secret it signs in with" in reply.text
     assert "cleared: it was entered for https://jira.example:443" in dict(reply.details)["changed secret auth"]
     assert held.store.values[server_id] == {}
-    assert held.store.kept[server_id].missing == {AUTH_SECRET}
+    assert held.store.entries[server_id].missing == {AUTH_SECRET}
     assert (await held.ask("mcp show jira")).details[0]
     typed = await held.form("mcp secret set jira auth", member, hidden_input=True)
     await held.submit(typed, {"hidden": "an0ther-s3cret-Zk29vT4x"}, member, hidden_input=True)
     assert held.store.values[server_id] == {AUTH_SECRET: "an0ther-s3cret-Zk29vT4x"}
-    assert held.store.kept[server_id].missing == set()
+    assert held.store.entries[server_id].missing == set()
 
 
 async def test_the_form_asks_for_a_cleared_secret_at_a_hidden_prompt() -> None:
@@ -129,7 +131,7 @@ async def test_the_form_asks_for_a_cleared_secret_at_a_hidden_prompt() -> None:
     answer = (await held.answers("mcp", "edit", "jira", "--url", "https://new.example/mcp", hidden_input=True))[-1]
     assert isinstance(answer, Form)
     assert "cleared: it was entered for https://jira.example:443" in answer.intro
-    (server_id,) = held.store.kept
+    (server_id,) = held.store.entries
     await held.submit(answer, {"hidden": "an0ther-s3cret-Zk29vT4x"}, hidden_input=True)
     assert held.store.values[server_id] == {AUTH_SECRET: "an0ther-s3cret-Zk29vT4x"}
 
@@ -192,13 +194,13 @@ async def test_a_value_that_cannot_be_stored_is_its_text(jira: CommandHarness) -
 
 
 async def test_a_title_that_is_another_servers_slug_does_not_take_its_place_in_a_profile(jira: CommandHarness) -> None:
-    (server_id,) = jira.store.kept
+    (server_id,) = jira.store.entries
     # Meanwhile the operator has added a server of this name to the file.
-    titled = replace(jira.store.kept[server_id].config, name="zeta", title="notes")
-    jira.store.kept[server_id] = replace(jira.store.kept[server_id], config=titled)
+    titled = replace(jira.store.entries[server_id].config, name="zeta", title="notes")
+    jira.store.entries[server_id] = replace(jira.store.entries[server_id], config=titled)
     reply = await jira.ask("profile set closed --server notes --policy notes=deny")
     assert not reply.failed
-    (profile,) = jira.profiles.kept.values()
+    (profile,) = jira.profiles.entries.values()
     assert profile.servers == frozenset({"file:notes"})
     assert [rule.server_id for rule in profile.policies] == ["file:notes"]
 

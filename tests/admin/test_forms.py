@@ -88,7 +88,7 @@ async def test_all_errors_are_shown_at_once_and_valid_values_stay(held: CommandH
 async def test_an_address_holds_no_secret_and_is_one(held: CommandHarness, url: str, said: str) -> None:
     answer = await held.submit(await held.form("mcp add"), {**GOOD, "where": url})
     assert said in errors(answer)["where"]
-    assert not held.store.kept
+    assert not held.store.entries
 
 
 async def test_a_server_that_signs_in_is_asked_for_its_secret_in_a_second_step(held: CommandHarness) -> None:
@@ -141,7 +141,7 @@ async def test_a_token_in_any_field_is_not_saved_and_not_shown_again(held: Comma
     first = await held.form("mcp add")
     answer = await held.submit(first, {**GOOD, "auth": "basic", "username": "env:U", "secret": "env:A", field: TOKEN})
     assert TOKEN not in repr(answer)
-    assert not held.store.kept
+    assert not held.store.entries
     if field in {"title", "where"}:
         assert "That looks like a token. It was not saved." in errors(answer)[field]
 
@@ -212,7 +212,7 @@ async def test_a_name_that_is_no_slug_becomes_the_title_and_a_slug_is_made_of_it
 ) -> None:
     reply = await held.run("mcp", "add", name, "--url", "https://x.example", "--no-verify")
     assert reply.failed == (not slug)
-    assert [each.config.name for each in held.store.kept.values()] == ([slug] if slug else [])
+    assert [each.config.name for each in held.store.entries.values()] == ([slug] if slug else [])
 
 
 async def test_an_address_that_is_not_allowed_here_says_why_under_its_field(held: CommandHarness) -> None:
@@ -246,7 +246,7 @@ async def test_a_program_is_started_for_the_operator_alone(held: CommandHarness)
     assert ("--transport", "Only the operator may have programs started on this machine. Choose streamable_http.") in (
         refused.details
     )
-    assert not held.store.kept
+    assert not held.store.entries
     reply = await held.run(*words, member=OPERATOR)
     assert ("command", "python -m 'my files'") in reply.details
     assert config_of(held, "files").transport == StdioTransport("python", ("-m", "my files"))
@@ -260,7 +260,7 @@ async def test_a_program_from_a_form_is_shown_word_by_word_and_confirmed_by_its_
     second = await held.next_form(await held.form("mcp add", OPERATOR), local, OPERATOR)
     assert "python -m 'my files'" in second.intro
     assert errors(await held.submit(second, {"confirm": "notes"}, OPERATOR)).keys() == {"confirm"}
-    assert not held.store.kept
+    assert not held.store.entries
     await held.reply_to(second, {"confirm": "Files", "env": "KEY=env:FILES_KEY"}, OPERATOR)
     record = held.record
     assert {slot: str(kept) for slot, kept in record.secrets.items()} == {"env:KEY": "env:FILES_KEY"}
@@ -447,7 +447,7 @@ async def test_a_profile_from_a_form_has_all_its_errors_at_once_and_keeps_valid_
     assert errors(many).keys() == {"prompts"}
     third = await jira.next_form(many, {**terms, "prompts": "Why is CI red?\n\n What, and by whom? "})
     await jira.reply_to(third, {"about": "Answers questions about orders"})
-    [profile] = jira.profiles.kept.values()
+    [profile] = jira.profiles.entries.values()
     server_id = config_of(jira, "jira").id
     assert profile.servers == frozenset({server_id})
     assert profile.tools == {server_id: frozenset({"create_issue"})}
@@ -461,13 +461,13 @@ async def test_a_profile_from_a_form_has_all_its_errors_at_once_and_keeps_valid_
 
 async def test_a_profile_has_a_language_and_a_time_zone(jira: CommandHarness) -> None:
     refused = await jira.ask("profile set Support --language 日本語 --timezone Tokio")
-    assert (refused.failed, jira.profiles.kept) == (True, {})
+    assert (refused.failed, jira.profiles.entries) == (True, {})
     assert dict(refused.details) == {
         "--language": "There are no texts in that language, but in en (English) and ja (日本語).",
         "--timezone": "There is no such time zone. Did you mean Asia/Tokyo?",
     }
     assert not (await jira.ask("profile set Support --language ja_JP --timezone asia/tokyo")).failed
-    [profile] = jira.profiles.kept.values()
+    [profile] = jira.profiles.entries.values()
     assert (profile.language, profile.time_zone) == ("ja", "Asia/Tokyo")
     shown = dict((await jira.ask("profile show Support")).details)
     assert (shown["language"], shown["time zone"]) == ("ja", "Asia/Tokyo")
@@ -475,7 +475,7 @@ async def test_a_profile_has_a_language_and_a_time_zone(jira: CommandHarness) ->
     third = await jira.next_form(second, {})
     assert (values(third)["language"], values(third)["time_zone"]) == ("ja", "Asia/Tokyo")
     await jira.submit(third, {"language": "", "time_zone": "utc"})
-    [profile] = jira.profiles.kept.values()
+    [profile] = jira.profiles.entries.values()
     assert (profile.language, profile.time_zone) == ("", "UTC")
 
 
@@ -484,7 +484,7 @@ async def test_a_profile_has_a_number_of_tool_rounds(jira: CommandHarness) -> No
         refused = await jira.ask(f"profile set Support --max-tool-rounds {wrong}")
         assert dict(refused.details) == {"--max-tool-rounds": "Write a number from 1 to 200, or nothing."}
     assert not (await jira.ask("profile set Support --max-tool-rounds 30")).failed
-    assert [profile.max_tool_rounds for profile in jira.profiles.kept.values()] == [30]
+    assert [profile.max_tool_rounds for profile in jira.profiles.entries.values()] == [30]
     assert dict((await jira.ask("profile show Support")).details)["rounds of tools"] == "30"
 
 
@@ -494,7 +494,7 @@ async def test_a_profile_that_another_admin_has_changed_is_not_overwritten(jira:
     await jira.ask("profile set Support --persona Strict.")
     answer = await jira.reply_to(form, {"persona": "x"})
     assert "has been changed since you opened it" in answer.text
-    assert [each.persona for each in jira.profiles.kept.values()] == ["Strict."]
+    assert [each.persona for each in jira.profiles.entries.values()] == ["Strict."]
 
 
 async def test_a_profile_of_every_workspace_is_for_the_operator_to_change(jira: CommandHarness) -> None:

@@ -15,14 +15,14 @@ from tests.fakes.parts import HALL
 SAM = Member(Author("test", "sam", "Sam"))
 
 
-def held(*grants: object) -> CommandHarness:
+def harness_with_grants(*grants: object) -> CommandHarness:
     harness = CommandHarness()
-    harness.grants.kept.extend(grants or (a_grant(),))  # type: ignore[arg-type]
+    harness.grants.entries.extend(grants or (a_grant(),))  # type: ignore[arg-type]
     return harness
 
 
 async def test_a_list_has_call_place_users_granter_and_expiry() -> None:
-    harness = held(
+    harness = harness_with_grants(
         a_grant(),
         a_grant("b" * 12, scope="arguments"),
         a_grant("c" * 12, place="test:w", scope="hours", idle=False, expires_at=NOW + 7200),
@@ -50,7 +50,7 @@ async def test_a_list_has_call_place_users_granter_and_expiry() -> None:
 
 async def test_a_grant_of_a_terminal_holds_in_a_conversation() -> None:
     place = "console:w:hall:1"
-    harness = held(a_grant(place=place), a_grant("b" * 12, place=place, scope="arguments"))
+    harness = harness_with_grants(a_grant(place=place), a_grant("b" * 12, place=place, scope="arguments"))
     reply = await harness.ask("mcp grants", where=replace(HALL, platform="console"))
     assert reply.table is not None
     assert [row[2] for row in reply.table.rows] == [
@@ -69,30 +69,32 @@ async def test_a_grant_of_a_terminal_holds_in_a_conversation() -> None:
     ],
 )
 async def test_users_see_grants_by_and_for_them_and_admins_see_all(member: Member, seen: set[str]) -> None:
-    harness = held(a_grant("a" * 12, person="test:ben", by="test:ana"), a_grant("b" * 12, person="", by="test:sam"))
+    harness = harness_with_grants(
+        a_grant("a" * 12, person="test:ben", by="test:ana"), a_grant("b" * 12, person="", by="test:sam")
+    )
     reply = await harness.ask("mcp grants list", member)
     assert {row[0] for row in (reply.table.rows if reply.table else ())} == seen
     assert not reply.failed
 
 
 async def test_a_grant_that_a_user_cannot_see_cannot_be_revoked() -> None:
-    harness = held(a_grant("a" * 12, person="test:ben", by="test:ana"))
+    harness = harness_with_grants(a_grant("a" * 12, person="test:ben", by="test:ana"))
     reply = await harness.ask(f"mcp grants revoke {'a' * 12}", SAM)
     assert reply.failed
     assert reply.text == "There is no such grant that still holds. `/mcp grants list` lists them."
-    assert harness.grants.kept
+    assert harness.grants.entries
     assert not (await harness.ask(f"mcp grants revoke {'A' * 12}", GUEST)).failed
-    assert not harness.grants.kept
+    assert not harness.grants.entries
 
 
 async def test_grants_of_another_workspace_do_not_exist_here() -> None:
-    harness = held(a_grant(place="test:elsewhere"))
+    harness = harness_with_grants(a_grant(place="test:elsewhere"))
     assert (await harness.ask("mcp grants")).table is None
     assert (await harness.ask("mcp grants revoke 0123456789ab")).failed
 
 
 async def test_long_lists_come_in_pages() -> None:
-    harness = held(*(a_grant(f"{n:012x}") for n in range(23)))
+    harness = harness_with_grants(*(a_grant(f"{n:012x}") for n in range(23)))
     reply = await harness.ask("mcp grants list --page 3")
     assert reply.table is not None
     assert len(reply.table.rows) == 3

@@ -13,8 +13,8 @@ from bot.domain.commands import Form, Reply, reply_json
 from bot.domain.conversations import Member
 from bot.i18n import use_language
 from tests.admin.servers import ADMIN, OPERATOR, CommandHarness
-from tests.admin.test_every_subcommand import CASES, prepared
-from tests.i18n.pseudo_language import PSEUDO_LANGUAGE, untranslated
+from tests.admin.test_every_subcommand import CASES, build_harness
+from tests.i18n.pseudo_language import PSEUDO_LANGUAGE, untranslated_words
 
 OTHERS = (
     "mcp add",
@@ -95,7 +95,7 @@ def english_words(answer: Reply | Form) -> set[str]:
         rest = text
         for pattern in NOT_OURS:
             rest = re.sub(pattern, " ", rest)
-        words.update(untranslated(rest))
+        words.update(untranslated_words(rest))
     return words - DATA
 
 
@@ -105,7 +105,7 @@ def help_lines() -> Iterator[str]:
 
 
 async def answers_in(language: str, line: str, member: Member) -> tuple[CommandHarness, list[Reply | Form]]:
-    held = await prepared()
+    held = await build_harness()
     with use_language(language):
         return held, await held.answers(*shlex.split(line), member=member)
 
@@ -130,7 +130,7 @@ async def test_the_help_of_every_verb_is_in_the_language_of_its_reader() -> None
         summary = answer.text.partition(": ")[2]
         shown = [summary, *(value for name, value in answer.details if name not in ("usage", "also"))]
         with use_language(PSEUDO_LANGUAGE):
-            assert [words for text in shown if (words := untranslated(str(text)))] == [], line
+            assert [words for text in shown if (words := untranslated_words(str(text)))] == [], line
 
 
 @pytest.mark.usefixtures("pseudo_language")

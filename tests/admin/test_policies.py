@@ -33,7 +33,7 @@ def facts(reply: Reply) -> dict[str, str]:
 
 
 def only_rule(held: CommandHarness) -> Rule:
-    (rule,) = held.policies.kept.values()
+    (rule,) = held.policies.entries.values()
     return rule
 
 
@@ -83,11 +83,11 @@ async def test_every_condition_and_every_term_can_be_said_and_said_again_by_the_
     )
     assert rule.id in facts(reply)
     cleared = await held.ask(f"mcp policy clear {rule.id}")
-    assert not held.policies.kept
+    assert not held.policies.entries
     await held.answers(*cleared.actions[0].words)
     assert replace(only_rule(held), id=rule.id) == rule
     await held.answers(*reply.actions[0].words[:3], only_rule(held).id)
-    assert not held.policies.kept
+    assert not held.policies.entries
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_an_invalid_policy_is_refused_and_nothing_is_set(line: str, said: 
     reply = await held.ask(f"mcp policy set {line}")
     assert reply.failed
     assert said in reply.text
-    assert not held.policies.kept
+    assert not held.policies.entries
 
 
 async def test_all_approvers_that_a_rule_names_may_be_needed() -> None:
@@ -208,7 +208,7 @@ async def test_an_admins_rule_is_for_their_workspace_and_the_operators_for_all()
     held = command_harness()
     await held.ask("mcp policy set notes add deny")
     await held.ask("mcp policy set notes add allow", OPERATOR)
-    assert sorted(rule.workspace for rule in held.policies.kept.values()) == [EVERYWHERE, "test:w"]
+    assert sorted(rule.workspace for rule in held.policies.entries.values()) == [EVERYWHERE, "test:w"]
     elsewhere = ConversationKey("test", "x", "hall", "1")
     assert (
         facts(await held.ask("mcp policy explain notes add", where=elsewhere))["policy"]
@@ -225,9 +225,9 @@ async def test_the_operators_rule_is_not_for_admins_to_clear() -> None:
         reply = await held.ask(line)
         assert reply.failed
         assert "Only the operator can change it." in reply.text
-    assert held.policies.kept
+    assert held.policies.entries
     await held.ask("mcp policy clear notes add", OPERATOR)
-    assert not held.policies.kept
+    assert not held.policies.entries
 
 
 async def test_a_rule_of_another_workspace_can_neither_be_seen_nor_cleared() -> None:
@@ -237,15 +237,15 @@ async def test_a_rule_of_another_workspace_can_neither_be_seen_nor_cleared() -> 
     rule = only_rule(held)
     assert rule.id not in repr(await held.ask("mcp policy list"))
     assert (await held.ask(f"mcp policy clear {rule.id}")).failed
-    assert held.policies.kept
+    assert held.policies.entries
 
 
 async def test_a_server_that_is_renamed_does_not_escape_its_rule() -> None:
     held = await with_jira()
     await held.ask("mcp policy set jira deny")
-    record = next(iter(held.store.kept.values()))
+    record = next(iter(held.store.entries.values()))
     renamed = replace(record, config=replace(record.config, name="harmless"))
-    held.store.kept[record.id] = renamed
+    held.store.entries[record.id] = renamed
     held.servers.offered[-1] = replace(held.servers.offered[-1], server="harmless", name="harmless__create_issue")
     await held.refresh()
     assert facts(await held.ask("mcp policy explain harmless create_issue"))["policy"] == "blocked"
@@ -254,7 +254,7 @@ async def test_a_server_that_is_renamed_does_not_escape_its_rule() -> None:
 # ------------------------------------------------------------------ explain
 
 
-async def explained(held: CommandHarness, *more: str) -> dict[str, str]:
+async def explain_policy(held: CommandHarness, *more: str) -> dict[str, str]:
     (reply,) = await held.answers("mcp", "policy", "explain", "notes", "add", *more)
     assert isinstance(reply, Reply)
     assert not reply.failed
@@ -275,7 +275,7 @@ async def test_a_call_that_is_only_thought_of_is_explained() -> None:
         Rule(DENY, places=frozenset({"test:w:kitchen"}), id="policy.toml:15"),
         Rule(DENY, tool="add", askers=frozenset({"test-group:g"}), id="policy.toml:18"),
     )
-    asked = await explained(held)
+    asked = await explain_policy(held)
     assert asked == {
         "call": "notes.add",
         "risk": "writes",
@@ -287,7 +287,7 @@ async def test_a_call_that_is_only_thought_of_is_explained() -> None:
         "returns words of": "strangers: people outside the team, too (by its server's hints)",
         "can send": "world: people outside the team may read what is sent (by its server's hints)",
     }
-    rain = await explained(held, "--arguments", json.dumps({"title": "Rain"}))
+    rain = await explain_policy(held, "--arguments", json.dumps({"title": "Rain"}))
     assert (rain["policy"], rain["decided by"]) == ("runs, except after words of others", "policy.toml:9")
     assert rain["policy.toml:3"].endswith(": policy.toml:9 is more specific")
     assert "approved by" not in rain
@@ -298,7 +298,7 @@ async def test_a_call_that_is_only_thought_of_is_explained() -> None:
         (("--in", "test:w:kitchen"), "policy.toml:15"),
         (("--as", "test:zoe", "--role", "test-group:g"), "policy.toml:18"),
     ):
-        denied = await explained(held, *options)
+        denied = await explain_policy(held, *options)
         assert (denied["policy"], denied["decided by"]) == ("blocked", by)
         assert denied["because"] == "A rule that denies wins over all others."
         assert denied["policy.toml:3"].endswith(f": {by} denies")
@@ -332,7 +332,7 @@ async def test_an_argument_that_is_there_twice_is_not_explained() -> None:
     assert "the name 'title' is there twice" in reply.text
 
 
-def happened(status: StepStatus, policy_result: StoredPolicyResult | None) -> ToolStep:
+def decided_call(status: StepStatus, policy_result: StoredPolicyResult | None) -> ToolStep:
     approval = Approval(
         "approval-1-of-many", 1, "print", ANA, 60.0, decided_by="Ben", requirements=ApprovalRequirements(quorum=2)
     )
@@ -383,7 +383,7 @@ async def test_a_call_that_happened_is_explained_as_it_was_decided_then() -> Non
     policy_result = StoredPolicyResult(
         ASK, "policy.toml:3", "ASK_USER: notes.*", "It is the only rule that matches this call."
     )
-    held.policies.calls["approval-1"] = (HALL, happened(StepStatus.DENIED, policy_result))
+    held.policies.calls["approval-1"] = (HALL, decided_call(StepStatus.DENIED, policy_result))
     reply = await held.ask("mcp policy explain approval-1")
     assert facts(reply) == {
         "call": "notes.add (denied)",
@@ -398,7 +398,7 @@ async def test_a_call_that_happened_is_explained_as_it_was_decided_then() -> Non
 
 async def test_a_call_without_a_policy_result_or_of_another_workspace_has_nothing_to_explain() -> None:
     held = command_harness()
-    held.policies.calls["approval-1"] = (HALL, happened(StepStatus.DONE, None))
+    held.policies.calls["approval-1"] = (HALL, decided_call(StepStatus.DONE, None))
     assert "no rule" in facts(await held.ask("mcp policy explain approval-1"))["decided by"]
     elsewhere = ConversationKey("test", "x", "hall", "1")
     assert (await held.ask("mcp policy explain approval-1", where=elsewhere)).failed
@@ -410,7 +410,7 @@ async def test_auto_is_one_more_word() -> None:
     reply = await held.ask("mcp policy set notes auto")
     assert reply.text.startswith("`notes`, all its tools: auto.")
     assert only_rule(held).policy is AUTO
-    asked = await explained(held)
+    asked = await explain_policy(held)
     assert (asked["policy"], asked["because"]) == (
         "asks",
         "It is the only rule that matches this call. AUTO asks: the server does not say that the tool only reads.",
@@ -421,7 +421,7 @@ async def test_a_rule_on_a_host_is_set_said_and_explained() -> None:
     held = command_harness()
     line = "mcp policy set notes add deny --argument host(link)=.evil.com"
     assert not (await held.ask(line)).failed
-    (rule,) = held.policies.kept.values()
+    (rule,) = held.policies.entries.values()
     assert rule.arguments == {"host(link)": ".evil.com"}
     assert options_of(rule, "notes")[-2:] == ("--argument", "host(link)=.evil.com")
     for link, policy in (
@@ -429,7 +429,7 @@ async def test_a_rule_on_a_host_is_set_said_and_explained() -> None:
         ("http://[::1%25x]/", "blocked"),
         ("good.com", "asks"),
     ):
-        found = await explained(held, "--arguments", json.dumps({"title": "Rain", "link": link}))
+        found = await explain_policy(held, "--arguments", json.dumps({"title": "Rain", "link": link}))
         assert found["policy"] == policy, link
     refused = await held.ask("mcp policy set notes add deny --argument host(link)=http://evil.com")
     assert refused.failed

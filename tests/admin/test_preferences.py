@@ -40,13 +40,13 @@ async def test_preferences_are_stored_shown_and_deleted_without_an_entry_in_the_
     assert dict(reply.details)["time zone"] == "Europe/Berlin, chosen by you"
     assert dict(reply.details)["local time"] == "2027-01-15 09:00:00"
     await held.ask("preferences set --language ja", GUEST)
-    assert held.locales.kept == {WHO: UserLocale(Locale("ja", "Europe/Berlin"))}
+    assert held.locales.entries == {WHO: UserLocale(Locale("ja", "Europe/Berlin"))}
     shown = await held.ask("preferences", GUEST)
     assert shown.data is not None
     assert shown.data["chosen"] == {"language": "ja", "timeZone": "Europe/Berlin"}
     assert [action.words for action in shown.actions] == [("preferences", "set"), ("preferences", "clear")]
     assert not (await held.ask("preferences clear", GUEST)).failed
-    assert held.locales.kept[WHO].chosen == Locale()
+    assert held.locales.entries[WHO].chosen == Locale()
     assert held.store.audit == []
 
 
@@ -59,7 +59,7 @@ async def test_a_wrong_time_zone_leads_to_close_ones_and_changes_nothing(held: C
     reply = await held.ask("preferences set --timezone Tokio --language ja", GUEST)
     assert reply.failed
     assert dict(reply.details) == {"--timezone": "There is no such time zone. Did you mean Asia/Tokyo?"}
-    assert held.locales.kept == {}
+    assert held.locales.entries == {}
     assert (await held.ask("preferences set --language tlh", GUEST)).failed
 
 
@@ -70,7 +70,7 @@ async def test_a_form_asks_for_both_and_corrects_errors(held: CommandHarness) ->
     again = await held.next_form(form, {"language": "ja", "timezone": "Tokio"}, GUEST)
     assert [field.name for field in again.fields if field.error] == ["timezone"]
     await held.reply_to(again, {"language": "ja", "timezone": ""}, GUEST)
-    assert held.locales.kept[WHO].chosen == Locale("ja")
+    assert held.locales.entries[WHO].chosen == Locale("ja")
 
 
 async def test_in_a_terminal_the_environment_says_it(held: CommandHarness) -> None:
@@ -80,7 +80,7 @@ async def test_in_a_terminal_the_environment_says_it(held: CommandHarness) -> No
         (reply,) = [answer async for answer in held.registry.handle(invocation)]
         assert isinstance(reply, Reply)
         assert (reply.failed, "`TZ`" in reply.text) == (True, True)
-    assert held.locales.kept == {}
+    assert held.locales.entries == {}
 
 
 async def test_time_zones_are_completed(held: CommandHarness) -> None:

@@ -34,23 +34,23 @@ async def test_a_server_is_off_until_the_profile_of_the_place_enables_it() -> No
     assert tools.table is not None
     assert {row[2] for row in tools.table.rows} == {"off here"}
 
-    held.profiles.kept["p-1"] = Profile("p-1", "Support", "test:w", servers=frozenset(), version=1)
+    held.profiles.entries["p-1"] = Profile("p-1", "Support", "test:w", servers=frozenset(), version=1)
     held.profiles.bound["test:w:hall"] = "p-1"
     enabled = await held.ask("profile enable jira")
     assert enabled.text == "`jira` is enabled from the next answer on."
     assert details(enabled) == {"profile": "Support"}
-    assert held.profiles.kept["p-1"].servers == frozenset({jira})
+    assert held.profiles.entries["p-1"].servers == frozenset({jira})
     assert "jira" not in details(await held.ask("mcp list"))
     assert "off for" not in details(await held.ask("mcp show jira"))
     await held.run(*enabled.actions[0].words)
-    assert held.profiles.kept["p-1"].servers == frozenset()
+    assert held.profiles.entries["p-1"].servers == frozenset()
 
 
 async def test_without_a_profile_one_is_made_that_holds_in_the_workspace() -> None:
     held = await harness()
     reply = await held.ask("profile enable jira")
     assert details(reply) == {"profile": "default", "holds in": "this workspace"}
-    [profile] = held.profiles.kept.values()
+    [profile] = held.profiles.entries.values()
     assert (profile.name, profile.workspace) == ("default", "test:w")
     assert held.profiles.bound == {"test:w": profile.id}
     assert held.rules(HALL).profile.enables_server(config_of(held, "jira").id)
@@ -61,16 +61,16 @@ async def test_without_a_profile_one_is_made_that_holds_in_the_workspace() -> No
 async def test_a_new_profile_begins_without_servers_and_a_star_enables_all() -> None:
     held = await harness()
     await held.ask("profile set Night --persona Calm.")
-    [profile] = held.profiles.kept.values()
+    [profile] = held.profiles.entries.values()
     assert profile.servers == frozenset()
     await held.ask("profile set Night --server *")
-    assert held.profiles.kept[profile.id].servers is None
+    assert held.profiles.entries[profile.id].servers is None
 
 
 async def test_the_agents_of_a_place_are_named_where_a_server_is_off_for_them() -> None:
     held = await harness()
     jira = config_of(held, "jira").id
-    held.profiles.kept = {
+    held.profiles.entries = {
         "p-1": Profile("p-1", "Support", "test:w", servers=frozenset({jira}), version=1),
         "p-2": Profile("p-2", "データ", "test:w", servers=frozenset(), version=1),
     }
@@ -79,14 +79,14 @@ async def test_the_agents_of_a_place_are_named_where_a_server_is_off_for_them() 
     assert details(await held.ask("mcp show jira"))["off for"] == "データ"
     reply = await held.ask("profile enable jira --profile データ")
     assert not reply.failed
-    assert held.profiles.kept["p-2"].servers == frozenset({jira})
+    assert held.profiles.entries["p-2"].servers == frozenset({jira})
 
 
 async def test_only_admins_enable_and_only_the_operator_for_every_workspace() -> None:
     held = await harness()
     assert (await held.ask("profile enable jira", GUEST)).failed
     assert details(await held.ask("mcp list", GUEST))["jira, notes"] == "off for default"
-    held.profiles.kept["p-1"] = Profile("p-1", "Global", servers=frozenset(), version=1)
+    held.profiles.entries["p-1"] = Profile("p-1", "Global", servers=frozenset(), version=1)
     held.profiles.bound["test:w"] = "p-1"
     assert (await held.ask("profile enable jira")).failed
     assert not (await held.ask("profile enable jira", OPERATOR)).failed
@@ -95,10 +95,10 @@ async def test_only_admins_enable_and_only_the_operator_for_every_workspace() ->
 async def test_disabling_one_of_all_servers_leaves_the_others() -> None:
     held = await with_jira()
     assert (await held.ask("profile disable jira")).failed
-    held.profiles.kept["p-1"] = Profile("p-1", "Support", "test:w", version=1)
+    held.profiles.entries["p-1"] = Profile("p-1", "Support", "test:w", version=1)
     held.profiles.bound["test:w"] = "p-1"
     assert not (await held.ask("profile disable jira")).failed
-    jira, servers = config_of(held, "jira").id, held.profiles.kept["p-1"].servers
+    jira, servers = config_of(held, "jira").id, held.profiles.entries["p-1"].servers
     assert servers is not None
     assert jira not in servers
     assert len(servers) > 0

@@ -44,7 +44,7 @@ def held() -> CommandHarness:
 
 def limit_to_web(held: CommandHarness) -> None:
     """Bind a profile without the server that has resources."""
-    held.profiles.kept["p-1"] = Profile("p-1", "Web", workspace="test:w", servers=frozenset({WEB.id}), version=1)
+    held.profiles.entries["p-1"] = Profile("p-1", "Web", workspace="test:w", servers=frozenset({WEB.id}), version=1)
     held.profiles.bound["test:w"] = "p-1"
 
 
@@ -54,7 +54,7 @@ def message_of(reply: Reply | Form) -> InboundMessage:
     return reply.message
 
 
-def attached(reply: Reply | Form) -> ToolCall:
+def attached_call(reply: Reply | Form) -> ToolCall:
     (call,) = message_of(reply).attached
     return call
 
@@ -86,7 +86,10 @@ async def test_thousands_are_listed_in_pages(held: CommandHarness) -> None:
 async def test_a_question_on_the_line_is_asked_at_once(held: CommandHarness) -> None:
     reply = await held.ask("mcp resource ask notes notes://1 What is it?", GUEST)
     assert message_of(reply).text == "What is it?"
-    assert (attached(reply).name, dict(attached(reply).arguments)) == ("notes__read_mcp_resource", {"uri": "notes://1"})
+    assert (attached_call(reply).name, dict(attached_call(reply).arguments)) == (
+        "notes__read_mcp_resource",
+        {"uri": "notes://1"},
+    )
 
 
 async def test_without_a_question_a_form_asks_for_it(held: CommandHarness) -> None:
@@ -96,14 +99,14 @@ async def test_without_a_question_a_form_asks_for_it(held: CommandHarness) -> No
     assert errors(await held.submit(form, {"question": " "}, GUEST)) == {"question": "Something is needed here."}
     reply = await held.submit(form, {"question": "What\nis it?"}, GUEST)
     assert message_of(reply).text == "What\nis it?"
-    assert dict(attached(reply).arguments) == {"uri": "notes://1"}
+    assert dict(attached_call(reply).arguments) == {"uri": "notes://1"}
 
 
 async def test_a_template_is_filled_in_in_the_form(held: CommandHarness) -> None:
     form = await held.form("mcp resource ask notes notes://by/{author}{?year} Who?", GUEST)
     assert [(field.label, field.value) for field in form.fields] == [("author", ""), ("year", ""), ("Question", "Who?")]
     reply = await held.submit(form, {"value0": "ana", "value1": "2026"}, GUEST)
-    assert dict(attached(reply).arguments) == {
+    assert dict(attached_call(reply).arguments) == {
         "uri": "notes://by/{author}{?year}",
         "values": {"author": "ana", "year": "2026"},
     }
@@ -120,7 +123,7 @@ async def test_showing_one_is_a_call_by_hand(held: CommandHarness) -> None:
 
 async def test_an_address_like_a_token_is_taken_and_a_token_is_not(held: CommandHarness) -> None:
     odd = "notes://Zk29vT4xQp81LmNs7RtYw3Bc"
-    assert attached(await held.ask(f"mcp resource ask notes {odd} Why?")).arguments["uri"] == odd
+    assert attached_call(await held.ask(f"mcp resource ask notes {odd} Why?")).arguments["uri"] == odd
     form = await held.form(f"mcp resource ask notes {odd}")
     token = "ghp_" + "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD2eF4"
     assert errors(await held.submit(form, {"question": token})).keys() == {"question"}
@@ -193,8 +196,8 @@ async def test_a_prompt_asks_for_its_arguments_in_a_form(held: CommandHarness) -
     assert errors(await held.submit(form, {}, GUEST)) == {"argument0": "Something is needed here."}
     reply = await held.submit(form, {"argument0": "trees"}, GUEST)
     assert message_of(reply).text == "Prompt summary of notes (topic: trees)"
-    assert attached(reply).name == "notes__get_mcp_prompt"
-    assert dict(attached(reply).arguments) == {"name": "summary", "arguments": {"topic": "trees"}}
+    assert attached_call(reply).name == "notes__get_mcp_prompt"
+    assert dict(attached_call(reply).arguments) == {"name": "summary", "arguments": {"topic": "trees"}}
 
 
 async def test_many_arguments_are_asked_for_in_steps_and_optional_ones_may_stay_empty(
@@ -207,7 +210,7 @@ async def test_many_arguments_are_asked_for_in_steps_and_optional_ones_may_stay_
     second = await held.next_form(first, {f"argument{n}": f"v{n}" for n in range(5)}, GUEST)
     assert [(field.label, field.hint) for field in second.fields] == [(f"part {n}", f"the part {n}") for n in (5, 6, 7)]
     reply = await held.submit(second, {"argument5": "v5"}, GUEST)
-    assert attached(reply).arguments["arguments"] == {f"part {n}": f"v{n}" for n in range(6)}
+    assert attached_call(reply).arguments["arguments"] == {f"part {n}": f"v{n}" for n in range(6)}
 
 
 async def test_fields_have_the_suggestions_of_the_server_which_gets_the_other_values(
@@ -227,13 +230,13 @@ async def test_fields_have_the_suggestions_of_the_server_which_gets_the_other_va
 
 async def test_a_prompt_without_arguments_asks_at_once(held: CommandHarness) -> None:
     held.servers.prompts[NOTES.id] = (Prompt("hello"),)
-    assert dict(attached(await held.ask("mcp prompt notes hello", GUEST)).arguments) == {"name": "hello"}
+    assert dict(attached_call(await held.ask("mcp prompt notes hello", GUEST)).arguments) == {"name": "hello"}
 
 
 async def test_pairs_on_the_line_are_taken_and_a_missing_one_is_asked_for(held: CommandHarness) -> None:
     two = (PromptArgument("a", required=True), PromptArgument("b", required=True))
     held.servers.prompts[NOTES.id] = (Prompt("both", arguments=two),)
-    assert attached(await held.ask("mcp prompt notes both a=1 b=2")).arguments["arguments"] == {"a": "1", "b": "2"}
+    assert attached_call(await held.ask("mcp prompt notes both a=1 b=2")).arguments["arguments"] == {"a": "1", "b": "2"}
     form = await held.form("mcp prompt notes both a=1")
     assert [field.value for field in form.fields] == ["1", ""]
     reply = await held.ask("mcp prompt notes both c=1")

@@ -28,7 +28,7 @@ class OneProcess(AtOnce):
         return [answer async for answer in self._registry.handle(request)]
 
 
-async def changed(*tools: Tool, before: Tool = LIST) -> CommandHarness:
+async def harness_with_changes(*tools: Tool, before: Tool = LIST) -> CommandHarness:
     """Return a harness where `notes` has these tools, and the definition `before` of one of them is pinned."""
     held = command_harness()
     held.servers.offered = list(tools)
@@ -52,7 +52,7 @@ def approving(reply: Reply) -> ReplyAction:
     return action
 
 
-async def pressed(held: CommandHarness, action: ReplyAction) -> Reply:
+async def press_button(held: CommandHarness, action: ReplyAction) -> Reply:
     return await held.run(*action.words)
 
 
@@ -63,7 +63,7 @@ async def test_where_nothing_waits_that_is_said(held: CommandHarness) -> None:
 
 
 async def test_servers_with_tools_that_wait_are_listed_with_a_way_to_each() -> None:
-    held = await changed(replace(LIST, description="Other."), tool("notes", "add"))
+    held = await harness_with_changes(replace(LIST, description="Other."), tool("notes", "add"))
     reply = await held.ask("mcp review")
     assert reply.text.startswith("2 tools of 1 server wait for a review. What waits is not offered.")
     assert rows(reply) == [("notes", "2", "list, add")]
@@ -72,26 +72,26 @@ async def test_servers_with_tools_that_wait_are_listed_with_a_way_to_each() -> N
 
 async def test_a_change_is_shown_part_by_part_and_approved_as_it_was_shown() -> None:
     after = replace(LIST, description="Lists all notes.\nAnd more.", output_schema={"type": "string"})
-    held = await changed(after)
+    held = await harness_with_changes(after)
     reply = await held.ask("mcp review notes")
     assert reply.text.startswith("`list` of `notes` waits for a review: it is not what was looked at any more.")
     told = details(reply)
     assert told["description"] == "− Lists notes.\n+ Lists all notes.\n+ And more."
     assert (told["output.type"], told["is"], told["pinned"]) == ("+ string", "changed", "just now by test:ana")
     assert approving(reply).words[-1] == after.definition
-    done = await pressed(held, approving(reply))
+    done = await press_button(held, approving(reply))
     assert done.text == "Approved: 1 tool of `notes`, to be offered from the next answer on."
-    assert held.servers.pins.kept[NOTES.id, "list"].definition == after.definition
+    assert held.servers.pins.entries[NOTES.id, "list"].definition == after.definition
     assert held.servers.pins.audit == [("tools_pinned", NOTES.id, "test:ana")]
     assert held.refreshed == 1
     assert "No tool waits" in (await held.ask("mcp review")).text
 
 
 async def test_a_definition_that_has_changed_since_it_was_shown_is_not_approved() -> None:
-    held = await changed(replace(LIST, description="Harmless."))
+    held = await harness_with_changes(replace(LIST, description="Harmless."))
     reply = await held.ask("mcp review notes list")
     held.servers.offered = [replace(LIST, description="Evil.")]
-    refused = await pressed(held, approving(reply))
+    refused = await press_button(held, approving(reply))
     assert refused.failed
     assert "is not what you have looked at any more. Nothing was approved." in refused.text
     assert held.servers.pins.audit == []
@@ -99,21 +99,21 @@ async def test_a_definition_that_has_changed_since_it_was_shown_is_not_approved(
 
 async def test_all_that_was_shown_is_approved_at_once_and_nothing_that_came_since() -> None:
     new, other = tool("notes", "add", description="Adds."), tool("notes", "search", description="Searches.")
-    held = await changed(replace(LIST, description="Other."), new)
+    held = await harness_with_changes(replace(LIST, description="Other."), new)
     reply = await held.ask("mcp review notes")
     assert rows(reply) == [("list", "changed", "description", ""), ("add", "new", "all of it", "")]
     assert approving(reply).label == "Approve all 2"
     held.servers.offered.append(other)
-    assert (await pressed(held, approving(reply))).failed
+    assert (await press_button(held, approving(reply))).failed
     assert held.servers.pins.audit == []
-    approved = await pressed(held, approving(await held.ask("mcp review notes")))
+    approved = await press_button(held, approving(await held.ask("mcp review notes")))
     assert approved.text.startswith("Approved: 3 tools")
     assert details(approved)["approved"] == "list, add, search"
 
 
 async def test_one_tools_digest_does_not_approve_another_nor_all() -> None:
     first, second = replace(LIST, description="Other."), tool("notes", "add", description="Adds.")
-    held = await changed(first, second)
+    held = await harness_with_changes(first, second)
     for words in (
         ("add", "--definition", first.definition),
         ("--definition", first.definition),
@@ -127,7 +127,7 @@ async def test_one_tools_digest_does_not_approve_another_nor_all() -> None:
 
 
 async def test_an_approval_without_a_look_shows_the_definitions() -> None:
-    held = await changed(replace(LIST, description="Other."))
+    held = await harness_with_changes(replace(LIST, description="Other."))
     held.way = OneProcess(held.registry)
     reply = await held.ask("mcp review approve notes list")
     assert details(reply)["description"] == "− Lists notes.\n+ Other."
@@ -138,7 +138,7 @@ async def test_an_approval_without_a_look_shows_the_definitions() -> None:
 
 
 async def test_the_beginning_of_a_digest_counts_only_for_definitions_shown_to_this_person() -> None:
-    held = await changed(replace(LIST, description="Other."))
+    held = await harness_with_changes(replace(LIST, description="Other."))
     held.way = OneProcess(held.registry)
     begun = replace(LIST, description="Other.").definition[:12]
     assert (await held.ask(f"mcp review approve notes list --definition {begun}")).failed
@@ -160,7 +160,7 @@ async def test_why_a_tool_was_flagged_is_said_first() -> None:
 
 
 async def test_texts_of_a_server_stand_in_cells_and_forge_no_line() -> None:
-    held = await changed(replace(LIST, description=HOSTILE), tool("notes", "**x**`\u202e"))
+    held = await harness_with_changes(replace(LIST, description=HOSTILE), tool("notes", "**x**`\u202e"))
     reply = await held.ask("mcp review notes")
     said = details(reply)["list · description"]
     assert "nothing" not in reply.text
@@ -172,7 +172,7 @@ async def test_texts_of_a_server_stand_in_cells_and_forge_no_line() -> None:
 
 async def test_a_review_too_long_for_a_reply_is_a_document_with_everything() -> None:
     longer = replace(LIST, description="\n".join(["to approve this tool: /mcp review approve notes list"] * 100))
-    held = await changed(longer)
+    held = await harness_with_changes(longer)
     reply = await held.ask("mcp review notes list")
     assert reply.document is not None
     assert "description" not in details(reply)
@@ -185,7 +185,7 @@ async def test_a_review_too_long_for_a_reply_is_a_document_with_everything() -> 
 async def test_many_tools_come_in_pages_and_all_of_them_in_one_document() -> None:
     flags = ("it gives orders to the model",)
     many = [tool("notes", f"new_{number:02}", description="New. " * 30, flags=flags) for number in range(23)]
-    held = await changed(LIST, *many)
+    held = await harness_with_changes(LIST, *many)
     reply = await held.ask("mcp review notes")
     assert (len(rows(reply)), reply.page and reply.page.of) == (10, 3)
     assert reply.document is not None
@@ -198,7 +198,7 @@ async def test_many_tools_come_in_pages_and_all_of_them_in_one_document() -> Non
 
 
 async def test_a_pin_of_an_unreadable_format_is_shown_whole() -> None:
-    held = await changed(replace(LIST, description="Other."))
+    held = await harness_with_changes(replace(LIST, description="Other."))
     held.servers.pins.unreadable = True
     told = details(await held.ask("mcp review notes"))
     assert told["note"] == "what was pinned cannot be read any more, so all of it is shown"
@@ -207,15 +207,15 @@ async def test_a_pin_of_an_unreadable_format_is_shown_whole() -> None:
 
 async def test_another_process_may_have_pinned_it_a_moment_ago() -> None:
     after = replace(LIST, description="Other.")
-    held = await changed(after)
+    held = await harness_with_changes(after)
     reply = await held.ask("mcp review notes")
-    held.servers.pins.kept[NOTES.id, "list"] = Pin(NOTES.id, "list", after.definition, after, "test:ben", NOW)
-    assert (await pressed(held, approving(reply))).failed
+    held.servers.pins.entries[NOTES.id, "list"] = Pin(NOTES.id, "list", after.definition, after, "test:ben", NOW)
+    assert (await press_button(held, approving(reply))).failed
     assert held.servers.pins.audit == []
 
 
 async def test_without_review_that_is_said_and_tools_are_not_marked() -> None:
-    held = await changed(replace(LIST, description="Other."))
+    held = await harness_with_changes(replace(LIST, description="Other."))
     held.servers.review = ReviewPolicy.OFF
     assert "offered all the same (`MCP_REVIEW=off`)" in (await held.ask("mcp review notes")).text
     assert "review" not in details(await held.ask("mcp show notes"))
@@ -224,13 +224,13 @@ async def test_without_review_that_is_said_and_tools_are_not_marked() -> None:
 
 @pytest.mark.parametrize("line", ["mcp review", "mcp review notes", "mcp review approve notes list --definition 0"])
 async def test_only_admins_review(line: str) -> None:
-    held = await changed(replace(LIST, description="Other."))
+    held = await harness_with_changes(replace(LIST, description="Other."))
     reply = await held.refused(line, GUEST)
     assert "Only test:ana can do this." in reply.text
 
 
 async def test_lists_say_that_tools_wait() -> None:
-    held = await changed(replace(LIST, description="Other."), tool("notes", "add"))
+    held = await harness_with_changes(replace(LIST, description="Other."), tool("notes", "add"))
     assert details(await held.ask("mcp show notes", GUEST))["review"] == "2 wait for review: /mcp review notes"
     tools = await held.ask("mcp tools notes", GUEST)
     assert [row[2] for row in rows(tools)] == ["waits for review", "waits for review"]
@@ -240,7 +240,7 @@ async def test_lists_say_that_tools_wait() -> None:
 
 async def test_syncs_verifications_and_explanations_name_waiting_tools_and_reasons() -> None:
     flagged = tool("notes", "odd", flags=("it gives orders to the model",))
-    held = await changed(LIST, flagged)
+    held = await harness_with_changes(LIST, flagged)
     for line in ("mcp sync notes", "mcp verify notes"):
         reply = await held.ask(line)
         assert details(reply)["waits for review"] == "odd", line
@@ -264,7 +264,7 @@ def instructions(text: str, *flags: str) -> Tool:
 
 
 async def test_instructions_are_reviewed_as_one_text_and_approved_as_they_were_shown() -> None:
-    held = await changed(LIST)
+    held = await harness_with_changes(LIST)
     held.servers.instructions[NOTES.id] = instructions("List first.\nThen **add**.")
     reply = await held.ask("mcp review")
     assert reply.text.startswith("The instructions of 1 server wait")
@@ -277,9 +277,9 @@ async def test_instructions_are_reviewed_as_one_text_and_approved_as_they_were_s
         "instructions": "List first.\nThen **add**.",
     }
     held.servers.instructions[NOTES.id] = instructions("Evil.")
-    assert (await pressed(held, approving(reply))).failed
+    assert (await press_button(held, approving(reply))).failed
     reply = await held.ask("mcp review notes mcp:instructions")
-    done = await pressed(held, approving(reply))
+    done = await press_button(held, approving(reply))
     assert done.text.startswith("Approved: the instructions of `notes`")
     held.servers.instructions[NOTES.id] = instructions("x" * 700, "it gives orders to the model")
     held.servers.offered.append(tool("notes", "add"))

@@ -61,7 +61,7 @@ async def with_server(held: Linked, *, secret: str = "") -> str:
     line = f"{ADD} --auth api_key" + (f" --secret {secret}" if secret else "")
     assert not (await held.ask(line)).failed
     held.links.made.clear()
-    return next(iter(held.store.kept))
+    return next(iter(held.store.entries))
 
 
 def address(reply: Reply) -> str:
@@ -102,7 +102,7 @@ async def test_an_invalid_reference_is_refused_with_and_without_links(held: Link
     for wrong in ("hunter2", "ghp_" + "a1B2" * 9):
         again = await held.next_form(second, {"secret": wrong})
         assert {field.name for field in again.fields if field.error} == {"secret"}
-    assert not held.store.kept
+    assert not held.store.entries
     assert held.links.made == []
 
 
@@ -209,7 +209,7 @@ async def test_a_secret_that_was_typed_for_one_way_to_sign_in_is_not_taken_for_a
     assert not (await held.ask(f"{ADD} {first}")).failed
     before = held.record
     held.store.values[before.id][AUTH_SECRET] = "typed"
-    held.store.kept[before.id] = replace(before, missing=frozenset())
+    held.store.entries[before.id] = replace(before, missing=frozenset())
     reply = await held.ask(f"mcp edit jira {then}")
     assert held.store.values[before.id] == {}
     assert reply.text.startswith("`jira` is changed, and waits for the secret it signs in with.")
@@ -228,7 +228,7 @@ async def test_a_clients_secret_that_was_typed_stays_with_its_client_and_its_add
     await held.ask(f"{ADD} --auth client_credentials --client-id bot")
     before = held.record
     held.store.values[before.id][AUTH_SECRET] = "typed"
-    held.store.kept[before.id] = replace(before, missing=frozenset())
+    held.store.entries[before.id] = replace(before, missing=frozenset())
     reply = await held.ask(f"mcp edit jira {change}")
     assert "waits for the secret" in reply.text
     assert held.store.values[before.id] == {}
@@ -239,5 +239,5 @@ async def test_a_header_of_a_server_stays_when_it_is_signed_in_to_otherwise(held
     await held.ask(f"{ADD} --auth oauth --client-id bot")
     await held.ask("mcp secret set jira header:X-Team")
     record = held.record
-    held.store.kept[record.id] = replace(record, secrets={"header:X-Team": SecretReference(SecretSource.STORED)})
+    held.store.entries[record.id] = replace(record, secrets={"header:X-Team": SecretReference(SecretSource.STORED)})
     assert not (await held.ask("mcp edit jira --auth none --url https://jira.example/v2")).failed

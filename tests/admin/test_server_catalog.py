@@ -14,7 +14,7 @@ from bot.mcp.config.catalog import Catalog, parse_server
 from tests.admin.servers import ADMIN, GUEST, OPERATOR, CommandHarness, command_harness
 
 
-def published(**fields: Any) -> CatalogServer:
+def catalog_server(**fields: Any) -> CatalogServer:
     server = parse_server({"server": {"name": "io.github.ana/desk-mcp", "title": "Desk", **fields}})
     assert server is not None
     return server
@@ -53,7 +53,7 @@ async def test_a_server_with_an_address_is_added_by_its_name_and_its_secret_late
     assert dict(missing.details)["host="].startswith("It is missing: host of the instance")
     strange = await held.ask("mcp add n8n host=a.example hots=b")
     assert dict(strange.details)["hots="] == "n8n takes host=, token=."
-    assert not held.store.kept
+    assert not held.store.entries
     await at_terminal(held, "mcp add n8n host=acme.app.n8n.cloud --policy ask")
     record = held.record
     assert record.config.transport == HttpTransport("https://acme.app.n8n.cloud/mcp-server/http")
@@ -82,7 +82,7 @@ async def test_in_a_chat_no_name_starts_a_program(held: CommandHarness) -> None:
     for line in ("mcp add filesystem folder=/srv", "mcp add x --from time"):
         reply = await held.ask(line, ADMIN)
         assert "Only the operator may have programs started" in str(reply.details)
-    assert not held.store.kept
+    assert not held.store.entries
 
 
 async def test_the_operator_starts_a_bundled_package(held: CommandHarness) -> None:
@@ -99,13 +99,13 @@ async def test_a_published_command_line_is_shown_before_it_is_started_though_its
         {"name": "EXTRA"},
     ]
     package = {"registryType": "npm", "identifier": "desk", "version": "1.0.0", "environmentVariables": variables}
-    held = with_registry(published(packages=[package]))
+    held = with_registry(catalog_server(packages=[package]))
     held.programs.add("npx")
     asked = await at_terminal(held, "mcp add io.github.ana/desk-mcp")
     assert dict(asked.details)["command"] == "npx -y desk@1.0.0"
     [action] = asked.actions
     assert action.question == "Start this on this machine with npx?"
-    assert not held.store.kept
+    assert not held.store.entries
     await at_terminal(held, " ".join(action.words))
     record = held.record
     assert (record.config.name, record.config.title) == ("desk", "Desk")
@@ -114,10 +114,10 @@ async def test_a_published_command_line_is_shown_before_it_is_started_though_its
 
 
 async def test_a_published_command_line_that_has_changed_since_it_was_shown_is_not_started() -> None:
-    held = with_registry(published(packages=[{"registryType": "npm", "identifier": "desk", "version": "1.0.0"}]))
+    held = with_registry(catalog_server(packages=[{"registryType": "npm", "identifier": "desk", "version": "1.0.0"}]))
     held.programs.add("npx")
     [action] = (await at_terminal(held, "mcp add io.github.ana/desk-mcp")).actions
-    others = [published(packages=[{"registryType": "npm", "identifier": "evil", "version": "1.0.0"}])]
+    others = [catalog_server(packages=[{"registryType": "npm", "identifier": "evil", "version": "1.0.0"}])]
 
     async def search(_words: str) -> list[CatalogServer]:
         return others
@@ -125,15 +125,15 @@ async def test_a_published_command_line_that_has_changed_since_it_was_shown_is_n
     held.catalog = Catalog(search)
     reply = await at_terminal(held, " ".join(action.words))
     assert (reply.failed, "another command now" in reply.text) == (True, True)
-    assert not held.store.kept
+    assert not held.store.entries
 
 
 async def test_a_secret_of_a_published_server_never_becomes_part_of_an_address() -> None:
     remote = {"type": "sse", "url": "https://a.example/{token}/sse", "variables": {"token": {"isSecret": True}}}
-    held = with_registry(published(remotes=[remote]))
+    held = with_registry(catalog_server(remotes=[remote]))
     reply = await held.ask("mcp add io.github.ana/desk-mcp token=env:MCP_SECRET_X")
     assert "which all can read" in dict(reply.details)["token="]
-    assert not held.store.kept
+    assert not held.store.entries
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ async def test_a_secret_of_a_published_server_never_becomes_part_of_an_address()
 )
 async def test_a_published_server_names_no_secret_of_this_machine(header: dict[str, Any]) -> None:
     remote = {"type": "streamable-http", "url": "https://a.example/mcp", "headers": [header]}
-    held = with_registry(published(remotes=[remote]))
+    held = with_registry(catalog_server(remotes=[remote]))
     await at_terminal(held, "mcp add io.github.ana/desk-mcp --no-verify")
-    assert [record for record in held.store.kept.values() if any(map(_is_reference, record.secrets.values()))] == []
+    assert [record for record in held.store.entries.values() if any(map(_is_reference, record.secrets.values()))] == []
 
 
 def _is_reference(secret: SecretReference) -> bool:

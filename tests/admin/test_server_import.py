@@ -212,7 +212,7 @@ async def test_a_preview_adds_nothing_and_shows_what_would_be_added_whole(held: 
     } <= set(reply.details)
     [action] = reply.actions
     assert action.question == "Add 2 servers and allow npx on this machine?"
-    assert not held.store.kept
+    assert not held.store.entries
     assert not held.programs
 
 
@@ -221,7 +221,7 @@ async def test_the_confirmed_servers_are_added_as_shown(held: CommandHarness, fi
     reply = await importing(held, *action.words[2:], "--no-verify")
     assert reply.text == "2 servers are added."
     assert held.programs == {"npx"}
-    records = {record.config.name: record for record in held.store.kept.values()}
+    records = {record.config.name: record for record in held.store.entries.values()}
     assert records["desk"].config.transport == StdioTransport("npx", ("desk@1.0.0",), {"LOG_LEVEL": "debug"})
     assert records["wiki"].config.transport == HttpTransport("https://wiki.example/sse", {}, HttpKind.SSE)
     assert records["wiki"].enablement is ServerEnablement.DISABLED
@@ -233,18 +233,18 @@ def test_a_file_that_has_changed_since_is_shown_again(held: CommandHarness, file
     file.write_text(file.read_text().replace("desk@1.0.0", "evil@1.0.0"))
     reply = asyncio.run(importing(held, *action.words[2:]))
     assert "not what it was when it was shown" in reply.text
-    assert not held.store.kept
+    assert not held.store.entries
 
 
 async def test_scripts_say_yes_and_allow_programs_apart(held: CommandHarness, file: Path) -> None:
     refused = await importing(held, "--file", str(file), "--yes")
     assert "programs that are not allowed" in refused.text
-    assert not held.store.kept
+    assert not held.store.entries
     only = await importing(held, "--file", str(file), "--yes", "--only", "wiki")
     assert only.text == "1 server is added."
     renamed = await importing(held, "notes-2", "--file", str(file), "--yes", "--only", "notes", "--no-verify")
     assert renamed.text == "1 server is added."
-    assert {record.config.name for record in held.store.kept.values()} == {"wiki", "notes-2"}
+    assert {record.config.name for record in held.store.entries.values()} == {"wiki", "notes-2"}
     unknown = await importing(held, "--file", str(file), "--only", "nothing")
     assert "There are: `desk`, `wiki`, `notes`." in unknown.text
 
@@ -254,7 +254,7 @@ async def test_only_the_operator_at_a_terminal_names_a_file(held: CommandHarness
         line = ("mcp", "add", "--file", str(file), "--yes", "--allow")
         reply = await held.run(*line, member=member, hidden_input=hidden_input)
         assert "Only the operator may import a file, at a terminal" in reply.text
-    assert not held.store.kept
+    assert not held.store.entries
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\x00", b" " * 1_100_000])

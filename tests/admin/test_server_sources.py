@@ -74,7 +74,7 @@ async def test_an_address_needs_no_option_and_no_name(held: CommandHarness, line
 async def test_an_invalid_source_is_explained(held: CommandHarness, line: str, said: str) -> None:
     reply = await held.refused(f"mcp add {line}", OPERATOR)
     assert said in " ".join((reply.text, *dict(reply.details).values()))
-    assert not held.store.kept
+    assert not held.store.entries
 
 
 async def test_a_server_of_a_package_is_edited_by_a_new_command_line(held: CommandHarness) -> None:

@@ -59,7 +59,7 @@ def wrong(answer: Reply | Form) -> dict[str, str]:
 async def test_an_admin_adds_a_server_by_a_template_on_one_line_and_agrees_to_the_exact_command() -> None:
     held = harness()
     form = await held.form("mcp add docs template=git repo=docs")
-    assert not held.store.kept
+    assert not held.store.entries
     assert form.intro.endswith(f"\n{STARTS}")
     assert [field.name for field in form.fields] == ["confirm"]
     reply = await held.reply_to(form, {"confirm": "docs"})
@@ -75,7 +75,7 @@ async def test_nothing_is_started_before_the_name_was_typed() -> None:
     again = await held.next_form(form, {"confirm": "yes"})
     assert "Type docs" in wrong(again)["confirm"]
     assert again.intro.endswith(STARTS)
-    assert not held.store.kept
+    assert not held.store.entries
 
 
 async def test_the_operator_is_not_asked_on_one_line() -> None:
@@ -90,11 +90,11 @@ async def test_a_template_that_the_operator_changes_meanwhile_is_shown_once_more
     form = await held.form("mcp add docs template=git repo=docs")
     held.templates["git"] = replace(GIT, args=("mcp-server-git@6.6.6", "{repo}"))
     again = await held.next_form(form, {"confirm": "docs"})
-    assert not held.store.kept
+    assert not held.store.entries
     assert "not what you were shown" in wrong(again)["confirm"]
     assert "mcp-server-git@6.6.6" in again.intro
     await held.reply_to(again, {"confirm": "docs"})
-    assert held.store.kept
+    assert held.store.entries
 
 
 async def test_the_form_asks_for_a_template_then_for_its_slots_then_for_consent() -> None:
@@ -165,7 +165,7 @@ async def test_an_invalid_slot_value_has_its_error_under_the_slot(line: str, fie
     held = harness()
     reply = await held.ask(f"mcp add docs {line}")
     assert said in wrong(reply)[field]
-    assert not held.store.kept
+    assert not held.store.entries
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ async def test_no_admin_allows_a_program() -> None:
         refused = await held.ask(f"mcp {line}")
         assert "Only the operator may allow a program, at a terminal" in refused.text
     await held.refused("mcp add x --allow -- npx -y pkg", OPERATOR)
-    assert not held.store.kept
+    assert not held.store.entries
     assert not held.programs
 
 
@@ -201,7 +201,7 @@ async def test_admins_still_type_no_program_and_everyone_else_nothing() -> None:
     assert "Only the operator" in wrong(typed)["--transport"]
     assert "a launch template" in wrong(typed)["--transport"]
     assert (await held.ask("mcp add docs template=git repo=docs", GUEST)).failed
-    assert not held.store.kept
+    assert not held.store.entries
 
 
 async def test_a_missing_path_has_its_error_under_the_path() -> None:
@@ -211,7 +211,7 @@ async def test_a_missing_path_has_its_error_under_the_path() -> None:
     assert wrong(reply)["repo="] == held.objections
 
 
-async def added(held: CommandHarness, line: str = "mcp add docs template=git repo=docs") -> ServerRecord:
+async def add_server(held: CommandHarness, line: str = "mcp add docs template=git repo=docs") -> ServerRecord:
     reply = await held.reply_to(await held.form(line), {"confirm": "docs"})
     assert not reply.failed
     return held.record
@@ -219,7 +219,7 @@ async def added(held: CommandHarness, line: str = "mcp add docs template=git rep
 
 async def test_a_slot_is_changed_by_a_user_who_agrees_to_the_new_command() -> None:
     held = harness()
-    await added(held)
+    await add_server(held)
     form = await held.form("mcp edit docs repo=other")
     assert form.intro.endswith("--repository /srv/repos/other")
     assert launch(held.record).values == {"repo": "docs"}
@@ -230,7 +230,7 @@ async def test_a_slot_is_changed_by_a_user_who_agrees_to_the_new_command() -> No
 
 async def test_the_form_of_editing_asks_for_slots_and_for_consent_if_something_else_is_started() -> None:
     held = harness()
-    await added(held)
+    await add_server(held)
     first = await held.form("mcp edit docs")
     second = await held.next_form(first, {"description": "The documents"})
     assert [(field.name, field.value) for field in second.fields] == [("slot_repo", "docs")]
@@ -244,7 +244,7 @@ async def test_the_form_of_editing_asks_for_slots_and_for_consent_if_something_e
 
 async def test_an_unchanged_command_needs_no_consent() -> None:
     held = harness()
-    await added(held)
+    await add_server(held)
     reply = await held.ask("mcp edit docs --description Documents")
     assert not reply.failed
     assert held.record.config.description == "Documents"
@@ -253,14 +253,14 @@ async def test_an_unchanged_command_needs_no_consent() -> None:
 @pytest.mark.parametrize("line", ["--command sh", "--url https://a.example", "template=tickets", "--env A=env:B"])
 async def test_a_server_stays_with_its_template(line: str) -> None:
     held = harness()
-    before = await added(held)
+    before = await add_server(held)
     assert (await held.ask(f"mcp edit docs {line}")).failed
     assert held.record == before
 
 
 async def test_a_typed_secret_is_not_carried_over_to_something_else_by_an_admin() -> None:
     held = harness()
-    await added(held, "mcp add docs template=tickets team=blue token=env:A")
+    await add_server(held, "mcp add docs template=tickets team=blue token=env:A")
     words = ("mcp", "secret", "set", "docs", "env:TICKETS_TOKEN")
     stored = await held.answers(*words, member=OPERATOR, hidden_input=True)
     assert isinstance(stored[-1], Form)
@@ -277,14 +277,14 @@ async def test_a_typed_secret_is_not_carried_over_to_something_else_by_an_admin(
 
 async def test_a_variable_that_the_template_does_not_have_takes_no_secret() -> None:
     held = harness()
-    await added(held)
+    await add_server(held)
     assert (await held.ask("mcp secret set docs env:LD_PRELOAD env:A")).failed
     assert not held.record.secrets
 
 
 async def test_users_see_the_command_and_its_template() -> None:
     held = harness()
-    await added(held)
+    await add_server(held)
     shown = dict((await held.ask("mcp show docs")).details)
     assert (shown["launch template"], shown["command"]) == ("git", STARTS)
     held.templates.clear()

@@ -35,7 +35,7 @@ def held() -> SigningOffice:
     return SigningOffice(two_servers())
 
 
-async def refused(held: SigningOffice, line: str = ADD) -> str:
+async def add_jira(held: SigningOffice, line: str = ADD) -> str:
     """Add `jira`, which requires a sign-in, and return its id."""
     assert not (await held.ask(line)).failed
     server = held.record.id
@@ -99,14 +99,14 @@ async def test_a_missing_value_of_a_sign_in_has_its_error_under_its_option(
 ) -> None:
     reply = await held.refused(f"{ADD} {options}")
     assert {name for name, _ in reply.details} == wrong
-    assert not held.store.kept
+    assert not held.store.entries
 
 
 @pytest.mark.parametrize("line", [f"{ADD} --client-id ghp_{'a1B2' * 9}", f"{ADD} --title {RANDOM_ID}"])
 async def test_a_client_id_may_look_random_and_nothing_else_may(held: SigningOffice, line: str) -> None:
     reply = await held.refused(line)
     assert "looks like a token" in reply.text
-    assert not held.store.kept
+    assert not held.store.entries
 
 
 async def test_the_form_asks_for_the_values_of_a_sign_in_by_oauth(held: SigningOffice) -> None:
@@ -191,7 +191,7 @@ async def test_a_secret_of_no_client_is_not_asked_for(held: SigningOffice) -> No
 
 
 async def test_connecting_a_server_that_wants_a_sign_in_gives_a_link_to_it(held: SigningOffice) -> None:
-    server = await refused(held)
+    server = await add_jira(held)
     first, *_, reply = await held.answers("mcp", "connect", "jira")
     assert isinstance(first, Reply)
     assert isinstance(reply, Reply)
@@ -213,7 +213,7 @@ async def test_connecting_a_server_that_wants_a_sign_in_gives_a_link_to_it(held:
 
 
 async def test_an_address_that_would_break_out_of_its_link_is_written_so_that_it_cannot(held: SigningOffice) -> None:
-    await refused(held)
+    await add_jira(held)
     held.sign_ins.address = "https://xn--lgin-qoa.example:8443/a)[click](https://evil.example)?x=<b>`'\"\\ y"
     reply = await held.ask("mcp connect jira")
     [target] = re.findall(r"\]\(([^)]*)\)", reply.text)
@@ -225,14 +225,14 @@ async def test_an_address_that_would_break_out_of_its_link_is_written_so_that_it
 
 
 async def test_a_sign_in_that_cannot_begin_says_why(held: SigningOffice) -> None:
-    await refused(held)
+    await add_jira(held)
     held.sign_ins.trouble = ServerTrouble("It has no PKCE.", "ask its operator")
     reply = await held.refused("mcp connect jira")
     assert dict(reply.details) == {"cause": "It has no PKCE.", "fix": "ask its operator"}
 
 
 async def test_a_server_that_is_connected_gives_no_link_by_itself(held: SigningOffice) -> None:
-    server = await refused(held)
+    server = await add_jira(held)
     held.servers.states[-1] = ServerSnapshot(held.record.config, ServerStatus.CONNECTED)
     assert (await held.ask("mcp connect jira")).text.startswith("`jira` is connected")
     assert held.sign_ins.begun == []
@@ -241,7 +241,7 @@ async def test_a_server_that_is_connected_gives_no_link_by_itself(held: SigningO
 
 
 async def test_a_server_that_takes_no_sign_in_gives_no_link(held: SigningOffice) -> None:
-    server = await refused(held)
+    server = await add_jira(held)
     held.sign_ins.takes.discard(server)
     plain = await held.refused("mcp connect jira")
     assert ("problem", PROBLEM) in plain.details
@@ -254,7 +254,7 @@ async def test_a_server_that_takes_no_sign_in_gives_no_link(held: SigningOffice)
 
 @pytest.mark.parametrize("line", ["mcp list", "mcp show jira", "mcp health", "mcp doctor jira", "mcp verify jira"])
 async def test_every_place_that_shows_the_problem_has_a_button_for_it(held: SigningOffice, line: str) -> None:
-    await refused(held)
+    await add_jira(held)
     held.servers.checks = [Check("authentication", CheckStatus.BROKEN, "It answers 401.", "sign in")]
     assert SIGN_IN.words in steps(await held.ask(line))
     if line in ("mcp list", "mcp show jira", "mcp health"):
@@ -274,7 +274,7 @@ async def test_every_place_that_shows_the_problem_has_a_button_for_it(held: Sign
 async def test_a_problem_other_than_a_sign_in_offers_none(
     held: SigningOffice, status: ServerStatus, *, offered: bool
 ) -> None:
-    server = await refused(held)
+    server = await add_jira(held)
     held.servers.states[-1] = ServerSnapshot(held.record.config, status)
     assert (SIGN_IN.words in steps(await held.ask("mcp show jira"))) is offered
     held.sign_ins.signed_in[server] = SignInInfo("slack:U7", NOW, LOGIN)
@@ -283,7 +283,7 @@ async def test_a_problem_other_than_a_sign_in_offers_none(
 
 @pytest.mark.parametrize("line", ["mcp list", "mcp show jira"])
 async def test_members_get_no_button_to_sign_in(held: SigningOffice, line: str) -> None:
-    await refused(held)
+    await add_jira(held)
     assert (await held.ask(line, GUEST)).actions == ()
 
 
@@ -311,7 +311,7 @@ async def test_adding_a_server_that_wants_a_sign_in_offers_it_at_once(held: Sign
 
 
 async def test_sign_ins_are_listed_and_can_be_undone(held: SigningOffice) -> None:
-    server = await refused(held)
+    server = await add_jira(held)
     held.sign_ins.signed_in[server] = SignInInfo("slack:U7", NOW - 7200, f"{LOGIN}/tenant")
     shown = dict((await held.ask("mcp show jira")).details)
     assert shown["signed in"] == "2 h ago by slack:U7, at login.example"

@@ -18,7 +18,7 @@ from bot.storage.checkpoints import read_checkpoints
 from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite
 from tests.app.program import bare
-from tests.migrated import migrated
+from tests.migrated import create_database
 
 TOLD = """
 import json, os, sys
@@ -31,7 +31,7 @@ with open("told", "a") as file:
 @pytest.fixture
 async def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Database]:
     bare(tmp_path, monkeypatch)
-    opened = open_sqlite(await migrated(tmp_path / "data" / "countersign.db"))
+    opened = open_sqlite(await create_database(tmp_path / "data" / "countersign.db"))
     opened.audit_keys = AuditKeys(lambda: (b"k" * 32,))
     yield opened
     await opened.close()

@@ -61,14 +61,14 @@ class Followed:
     async def saves(self, name: str, text: str) -> None:
         """Save a file, and check the files as before a turn."""
         self.save(name, text)
-        await self.asked()
+        await self.check_files()
 
     async def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
         meanwhile, self.meanwhile = self.meanwhile, lambda: None
         meanwhile()
 
-    async def asked(self) -> None:
+    async def check_files(self) -> None:
         """Check the files as the engine does before a turn."""
         await self.services.administration.follow()
 
@@ -80,7 +80,7 @@ class Followed:
     def policy(self) -> ApprovalPolicy:
         return self.services.administration.rules(HALL).policy_of(DICE)
 
-    async def audited(self) -> list[dict[str, Any]]:
+    async def audit_facts(self) -> list[dict[str, Any]]:
         entries, _ = await self.services.stores.reporting.audit(AuditQuery(kinds=("changed files",)), 10, 0)
         assert all(entry.actor == "operator" for entry in entries)
         return [dict(entry.facts) for entry in entries]
@@ -150,7 +150,7 @@ def test_a_tool_that_its_server_does_not_have_is_told_as_that_with_the_one_that_
     settings = read_settings()
     files = read_operator_files(settings)
 
-    def told(before: str, after: str, *tools: Tool) -> list[str]:
+    def change_sentences(before: str, after: str, *tools: Tool) -> list[str]:
         old, new = (
             replace(
                 files,
@@ -160,12 +160,12 @@ def test_a_tool_that_its_server_does_not_have_is_told_as_that_with_the_one_that_
         )
         return FileChange(settings, old, new, Rules(), tools).sentences(lambda _server: "")
 
-    assert told("", "rol", DICE) == ["policy.toml changed: dice has no tool rol (did you mean roll?)."]
-    assert told("", "weather", DICE) == ["policy.toml changed: dice has no tool weather."]
-    assert told("rol", "roll", DICE) == [
+    assert change_sentences("", "rol", DICE) == ["policy.toml changed: dice has no tool rol (did you mean roll?)."]
+    assert change_sentences("", "weather", DICE) == ["policy.toml changed: dice has no tool weather."]
+    assert change_sentences("rol", "roll", DICE) == [
         "policy.toml changed: dice.roll now runs without a card, except after words of others."
     ]
-    assert told("", "rol") == [
+    assert change_sentences("", "rol") == [
         "policy.toml changed: dice.rol now runs without a card, except after words of others."
     ]  # the server's tools are not known yet
 
@@ -238,7 +238,7 @@ async def test_a_variable_of_a_server_is_followed_and_neither_it_nor_its_fingerp
         await here.saves(".env", "TICKETS_TOKEN=4410\n")
         assert "4410" in repr(here.services.toolbox.definition("file:tickets").transport)
         await here.tells(".env changed: server tickets changed (transport).")
-        (facts,) = await here.audited()
+        (facts,) = await here.audit_facts()
         assert facts["changed"] == ["tickets"]
         assert facts["files"][".env"]["after"] == ""
         await here.saves(".env", "")
@@ -282,7 +282,7 @@ async def test_an_invalid_file_changes_nothing_and_is_told_once_until_it_is_corr
         here.save(name, text)
         here.save("config/system_prompt.md", "It is not in use without the other.")
         for _ in range(3):
-            await here.asked()
+            await here.check_files()
         assert here.administration.files is used
         assert (here.policy(), set(states(here.services))) == (ApprovalPolicy.ALWAYS_ALLOW, {"notes"})
         await until(lambda: bool(here.told))
@@ -301,7 +301,7 @@ async def test_an_invalid_file_changes_nothing_and_is_told_once_until_it_is_corr
         here.save(name, before or "")
         if name.endswith("launch_templates.toml"):
             here.save(name, "[templates]\n")
-        await here.asked()
+        await here.check_files()
         assert here.administration.files_rejection == ""
         assert (await here.services.health.check()).condition is HealthStatus.READY
         await until(lambda: bool(here.told))
@@ -343,7 +343,7 @@ async def test_a_file_is_not_read_before_it_is_whole(folder: Path) -> None:
         half = '[servers.dice]\ndefault = "ALWAYS_ALLOW"\n'
         here.save(POLICY, half)
         here.meanwhile = lambda: here.save(POLICY, f'{half}tools.roll = "ALWAYS_DENY"\n')
-        await here.asked()
+        await here.check_files()
         assert here.policy() is ApprovalPolicy.ALWAYS_DENY
         assert here.pauses == [SETTLE_SECONDS] * 2
         await here.tells("policy.toml changed: dice.roll is now forbidden.")
@@ -359,7 +359,7 @@ async def test_a_file_that_is_emptied_to_be_written_anew_is_waited_for_longer(fo
             else:
                 here.save(POLICY, "")
             here.meanwhile = lambda: here.save(POLICY, ALLOWED)
-            await here.asked()
+            await here.check_files()
             assert here.pauses == [EMPTY_SETTLE_SECONDS]
             assert here.policy() is ApprovalPolicy.ALWAYS_ALLOW
         assert here.told == []
@@ -371,7 +371,7 @@ async def test_a_file_that_is_gone_takes_nothing_away_until_it_is_back(folder: P
     (folder / POLICY).write_text(ALLOWED.replace("ALLOW", "DENY"))
     async with following(folder) as here:
         (folder / POLICY).unlink()
-        await here.asked()
+        await here.check_files()
         assert here.policy() is ApprovalPolicy.ALWAYS_DENY
         await here.tells(
             "config/policy.toml is gone. Fix: bring it back, or save an empty file if that is meant. "
@@ -388,13 +388,13 @@ async def test_a_file_that_everybody_may_write_to_is_not_followed(folder: Path) 
     (folder / POLICY).write_text("")
     async with following(folder) as here:
         (folder / POLICY).chmod(0o666)
-        await here.asked()
+        await here.check_files()
         assert here.administration.files_rejection == "", "its content is that in use"
         await here.saves(POLICY, ALLOWED)
         assert here.policy() is ApprovalPolicy.ASK_USER
         assert "Fix: run chmod o-w config/policy.toml" in here.administration.files_rejection
         (folder / POLICY).chmod(0o644)
-        await here.asked()
+        await here.check_files()
         assert here.policy() is ApprovalPolicy.ALWAYS_ALLOW
 
 
@@ -417,13 +417,13 @@ async def test_a_path_that_is_no_readable_file_is_reported_and_not_waited_for(
                 with path.open("wb") as file:
                     file.truncate(1 << 40)
         async with asyncio.timeout(5):
-            await here.asked()
+            await here.check_files()
         reason = "is larger than 16 MiB." if kind == "huge" else "is not a regular file."
         assert f"{path.name} {reason} Fix: replace it by the right file" in here.administration.files_rejection
         async with asyncio.timeout(5):
             with pytest.raises(SettingsError, match=re.escape(reason)):
                 await here.administration.difference()
-        await here.asked()
+        await here.check_files()
         assert len(here.told) == 1
 
 
@@ -452,11 +452,11 @@ async def test_a_file_that_is_written_without_end_does_not_hold_a_question_up(fo
             here.meanwhile = again
 
         again()
-        await here.asked()
+        await here.check_files()
         assert here.policy() is ApprovalPolicy.ASK_USER
         assert writes < 10
         here.meanwhile = lambda: None
-        await here.asked()
+        await here.check_files()
         assert here.policy() is ApprovalPolicy.ALWAYS_ALLOW
 
 
@@ -473,16 +473,16 @@ async def test_every_change_is_in_the_audit_before_it_counts(folder: Path) -> No
         await here.saves(SERVERS, servers(dice={"command": "no-such-program", "auto_connect": False}))
         assert (here.policy(), set(states(here.services))) == (ApprovalPolicy.ASK_USER, {"notes"})
         here.administration.record = record
-        await here.asked()
+        await here.check_files()
         assert (here.policy(), set(states(here.services))) == (ApprovalPolicy.ALWAYS_ALLOW, {"dice"})
-        (facts,) = await here.audited()
+        (facts,) = await here.audit_facts()
         assert (facts["added"], facts["removed"], facts["changed"]) == (["dice"], ["notes"], ["policies"])
         assert set(facts["files"]) == {POLICY, SERVERS}
         assert len(facts["files"][POLICY]["after"]) == 64
         assert facts["files"][POLICY]["before"] == ""
         assert facts["files"][POLICY]["owner"] == (folder / POLICY).stat().st_uid
         await here.saves(POLICY, MISSPELT)
-        assert len(await here.audited()) == 1
+        assert len(await here.audit_facts()) == 1
 
 
 async def test_questions_at_the_same_moment_apply_a_change_once_and_all_wait_for_it(folder: Path) -> None:
@@ -490,11 +490,11 @@ async def test_questions_at_the_same_moment_apply_a_change_once_and_all_wait_for
         here.save(POLICY, ALLOWED)
 
         async def question() -> ApprovalPolicy:
-            await here.asked()
+            await here.check_files()
             return here.policy()
 
         assert set(await asyncio.gather(*(question() for _ in range(20)))) == {ApprovalPolicy.ALWAYS_ALLOW}
-        assert len(await here.audited()) == 1
+        assert len(await here.audit_facts()) == 1
         await here.tells("policy.toml changed: dice.roll now runs without a card, except after words of others.")
 
 
@@ -514,12 +514,12 @@ async def test_a_disk_that_does_not_answer_holds_one_thread_and_no_question(
         here.administration.watch.look = hanging  # type: ignore[method-assign]
         here.save(POLICY, ALLOWED)
         for _ in range(5):
-            await here.asked()
+            await here.check_files()
         assert (len(looks), here.policy()) == (1, ApprovalPolicy.ASK_USER)
         assert sum("their disk does not answer" in message for message in caplog.messages) == 1
         answers.set()
         monkeypatch.setattr("bot.app.config_reload.DISK_SECONDS", 60.0)
-        await here.asked()
+        await here.check_files()
         assert here.policy() is ApprovalPolicy.ALWAYS_ALLOW
 
 
@@ -530,5 +530,5 @@ async def test_nothing_is_read_or_waited_for_if_nothing_was_saved(
     async with following(folder) as here:
         here.administration.read_files = lambda: pytest.fail("read again")
         for _ in range(3):
-            await here.asked()
+            await here.check_files()
         assert here.pauses == []

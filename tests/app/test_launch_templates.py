@@ -60,13 +60,13 @@ async def last(made: AppServices, request: Invocation | FormSubmission) -> Reply
     return [answer async for answer in made.commands.handle(request)][-1]
 
 
-async def said(made: AppServices, line: str) -> Reply | Form:
+async def run_command(made: AppServices, line: str) -> Reply | Form:
     command, *words = line.split()
     return await last(made, Invocation(command, tuple(words), SAM, HALL))
 
 
-async def added(made: AppServices) -> Reply:
-    form = await said(made, "mcp add docs template=scripted path=docs")
+async def add_server(made: AppServices) -> Reply:
+    form = await run_command(made, "mcp add docs template=scripted path=docs")
     assert isinstance(form, Form), form
     reply = await last(made, FormSubmission(form.id, {**form.carried, "confirm": "docs"}, SAM, HALL))
     assert isinstance(reply, Reply)
@@ -80,7 +80,7 @@ def state(made: AppServices) -> ServerSnapshot:
 
 async def test_an_admin_in_a_chat_starts_a_program_of_the_operators_and_no_other(folder: Path) -> None:
     async with office() as made:
-        reply = await added(made)
+        reply = await add_server(made)
         assert "1 tool" in reply.text, reply
         assert state(made).status is ServerStatus.CONNECTED
         transport = state(made).config.transport
@@ -95,8 +95,8 @@ async def test_an_admin_in_a_chat_starts_a_program_of_the_operators_and_no_other
 @pytest.mark.usefixtures("folder")
 async def test_starts_by_templates_are_in_the_audit() -> None:
     async with office() as made:
-        await added(made)
-        reply = await said(made, "mcp audit docs")
+        await add_server(made)
+        reply = await run_command(made, "mcp audit docs")
         assert isinstance(reply, Reply)
         assert "scripted" in repr(reply)
         assert "docs" in repr(reply)
@@ -106,7 +106,7 @@ async def test_a_path_that_is_not_there_or_leads_out_is_refused_when_it_is_typed
     (folder / "below/out").symlink_to(folder)
     async with office() as made:
         for path, why in (("none", "There is no"), ("out", "leads out of")):
-            reply = await said(made, f"mcp add docs template=scripted path={path}")
+            reply = await run_command(made, f"mcp add docs template=scripted path={path}")
             assert isinstance(reply, Reply)
             assert why in dict(reply.details)["path="]
         assert not made.toolbox.servers()
@@ -114,7 +114,7 @@ async def test_a_path_that_is_not_there_or_leads_out_is_refused_when_it_is_typed
 
 async def test_a_template_that_the_operator_changes_is_started_as_it_is_now(folder: Path) -> None:
     async with office() as made:
-        await added(made)
+        await add_server(made)
         (folder / "config/launch_templates.toml").write_text(template(folder, "--again"))
         difference = await made.administration.reload()
         assert difference.changed == (("launch templates", "scripted"),)
@@ -126,19 +126,19 @@ async def test_a_template_that_the_operator_changes_is_started_as_it_is_now(fold
 
 async def test_a_template_that_is_taken_away_ends_its_servers_and_says_why(folder: Path) -> None:
     async with office() as made:
-        await added(made)
+        await add_server(made)
         (folder / "config/launch_templates.toml").write_text("")
         await made.administration.reload()
         assert state(made).status is ServerStatus.FAILED
         assert "launch template scripted, which is missing or invalid. Fix: " in state(made).problem
-        reply = await said(made, "mcp show docs")
+        reply = await run_command(made, "mcp show docs")
         assert isinstance(reply, Reply)
         assert dict(reply.details)["command"] == "template=scripted path=docs"
 
 
 async def test_values_that_do_not_fit_a_changed_template_start_nothing(folder: Path) -> None:
     async with office() as made:
-        await added(made)
+        await add_server(made)
         changed = template(folder).replace('type = "path"', 'type = "choice"').replace("below =", "choices = ['a'] #")
         (folder / "config/launch_templates.toml").write_text(changed)
         await made.administration.reload()

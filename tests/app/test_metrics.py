@@ -63,7 +63,7 @@ async def test_a_question_is_measured_from_the_model_to_the_drawing() -> None:
         probe_routes(metrics, runtime) as routes,
     ):
         receipt = await runtime.engine.receive(InboundMessage(("k",), HALL, ANA, "hello"))
-        assert (await surface.ended(receipt.turn_id)).turn.status is TurnStatus.DONE
+        assert (await surface.wait_for_end(receipt.turn_id)).turn.status is TurnStatus.DONE
         ended = {"platform": "test", "status": "done"}
         await until(lambda: metrics.registry.get_sample_value("countersign_turns_total", ended) == 1)
         drawn = {"platform": "test", "outcome": "drawn"}

@@ -21,7 +21,7 @@ PROVIDERS: list[tuple[Api, str]] = [("openai", "openai"), ("responses", "openai"
 WELL, DOUBTFUL, BROKEN = CheckStatus.WELL, CheckStatus.DOUBTFUL, CheckStatus.BROKEN
 
 
-async def found(**environment: str) -> list[Check]:
+async def check_models(**environment: str) -> list[Check]:
     settings = read_settings(**environment)
     return [check async for check in examine_models(settings, read_operator_files(settings))]
 
@@ -30,7 +30,7 @@ async def report_on(service: FakeLanguageModel, name: str, **environment: str) -
     """Run the doctor on a model at a compatible server."""
     address = {"openai_base_url": service.base_url, "anthropic_base_url": service.base_url}
     keys = {"openai_api_key": KEY, "anthropic_api_key": KEY}
-    checks = await found(**{**keys, **address, "bot_model": name, **environment})
+    checks = await check_models(**{**keys, **address, "bot_model": name, **environment})
     assert (checks[0].name, checks[0].finding) == ("configured", WELL)
     assert KEY not in str(checks)
     return checks
@@ -56,13 +56,13 @@ async def trial_of(service: FakeLanguageModel, name: str) -> Check:
 
 
 async def test_the_demo_needs_no_service() -> None:
-    configured, demo = await found()
+    configured, demo = await check_models()
     assert (configured.name, configured.finding, configured.detail) == ("configured", WELL, "demo")
     assert (demo.name, demo.finding, demo.detail) == ("demo", WELL, "It needs no service.")
 
 
 async def test_a_mistake_in_the_settings_is_all_there_is_to_say() -> None:
-    [check] = await found(bot_model="demo, olama:small")
+    [check] = await check_models(bot_model="demo, olama:small")
     assert (check.name, check.finding) == ("configured", BROKEN)
     assert "Did you mean ollama?" in check.detail
     assert check.fix
@@ -145,7 +145,7 @@ async def test_each_of_several_models_has_a_line_of_its_own(monkeypatch: pytest.
         monkeypatch.setenv("OLLAMA_BASE_URL", ollama.base_url)
         vllm.script(CALLED)
         ollama.script(Say("Ready."))
-        checks = await found(openai_base_url=vllm.base_url, bot_model="openai:smal, ollama:qwen3, demo")
+        checks = await check_models(openai_base_url=vllm.base_url, bot_model="openai:smal, ollama:qwen3, demo")
     assert [(check.name, check.finding) for check in checks] == [
         ("configured", WELL),
         ("openai:smal", DOUBTFUL),
@@ -167,10 +167,10 @@ async def test_each_of_several_models_has_a_line_of_its_own(monkeypatch: pytest.
     ids=["behind the demo", "no model", "an earlier window"],
 )
 async def test_settings_without_an_effect_are_doubtful(environment: dict[str, str], name: str, text: str) -> None:
-    checks = await found(**environment)
+    checks = await check_models(**environment)
     assert [(check.name, check.finding) for check in checks[:2]] == [("configured", WELL), (name, DOUBTFUL)]
     assert text in checks[1].detail
-    assert [check.name for check in await found(context_tokens="demo=9000, 8000")] == ["configured", "demo"]
+    assert [check.name for check in await check_models(context_tokens="demo=9000, 8000")] == ["configured", "demo"]
 
 
 async def test_names_from_a_service_are_told_on_one_line_and_not_at_any_length() -> None:

@@ -131,11 +131,11 @@ def test_a_path_outside_the_secrets_folder_is_not_looked_at(tmp_path: Path, monk
     looked_at: list[str] = []
     lstat = os.lstat
 
-    def watched(path: Any, *rest: Any, **more: Any) -> os.stat_result:
+    def record_lstat(path: Any, *rest: Any, **more: Any) -> os.stat_result:
         looked_at.append(str(path))
         return lstat(path, *rest, **more)
 
-    monkeypatch.setattr(os, "lstat", watched)
+    monkeypatch.setattr(os, "lstat", record_lstat)
     for path in ("/net/evil.example/share", str(tmp_path / "secrets/../../net/evil"), "/proc/self/environ"):
         with pytest.raises(SecretUnavailable):
             usable.open_file(path)

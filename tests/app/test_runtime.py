@@ -27,7 +27,7 @@ from bot.storage import lock_file
 DEMO = ModelChoice("demo", "demo")
 
 
-def opened(*, watch_log: WatchLog = lambda log: log, **changes: object) -> AbstractAsyncContextManager[Runtime]:
+def open_bot(*, watch_log: WatchLog = lambda log: log, **changes: object) -> AbstractAsyncContextManager[Runtime]:
     """Open a bot on the demo model without a platform."""
     settings = read_settings(**changes)
     return open_runtime(settings, read_operator_files(settings), DEMO, [], watch_log=watch_log)
@@ -46,7 +46,7 @@ class BreakingLog:
         raise ZeroDivisionError
 
 
-def broken(log: TurnLog) -> TurnLog:
+def make_breaking_log(log: TurnLog) -> TurnLog:
     return cast("TurnLog", BreakingLog(log))
 
 
@@ -64,7 +64,7 @@ def logging_as_it_was() -> Iterator[None]:
 
 async def test_a_house_is_left_when_it_is_time_to() -> None:
     leaving = asyncio.Event()
-    async with asyncio.timeout(30), opened() as runtime:
+    async with asyncio.timeout(30), open_bot() as runtime:
         waiting = asyncio.create_task(runtime.run_until(leaving))
         await runtime.turn_log.claim(1)
         assert not waiting.done()
@@ -75,7 +75,7 @@ async def test_a_house_is_left_when_it_is_time_to() -> None:
 
 async def test_a_program_whose_engine_breaks_down_is_not_ready(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(CountersignError, match=r"The engine broke down\. Fix: see the log"):
-        async with asyncio.timeout(30), opened(watch_log=broken) as runtime:
+        async with asyncio.timeout(30), open_bot(watch_log=make_breaking_log) as runtime:
             await runtime.run_until(asyncio.Event())
     assert "ZeroDivisionError" in caplog.text
 
@@ -84,7 +84,7 @@ async def test_a_program_whose_engine_breaks_down_is_not_ready(caplog: pytest.Lo
 async def test_a_chat_whose_engine_breaks_down_ends_with_an_error(folder: Path) -> None:
     with pytest.raises(CountersignError, match="The engine broke down"):
         async with asyncio.timeout(30):
-            await chat(read_settings(), ChatOptions(message="hi"), watch_log=broken)
+            await chat(read_settings(), ChatOptions(message="hi"), watch_log=make_breaking_log)
     assert "ZeroDivisionError" in (folder / "data/countersign.log").read_text(encoding="utf-8")
 
 
@@ -95,7 +95,7 @@ async def test_a_policy_under_a_misspelt_name_and_an_unknown_key_are_warned_of(
     (folder / "servers.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     rule = '[[rules]]\npolicy = "ALWAYS_DENY"\nserver = "note*"\n[[rules]]\npolicy = "ALWAYS_DENY"\nserver = "nite*"\n'
     (folder / "policy.toml").write_text(f"{rule}[servers.ntoes]\n", encoding="utf-8")
-    async with opened(mcp_servers_file="servers.json", policy_file="policy.toml"):
+    async with open_bot(mcp_servers_file="servers.json", policy_file="policy.toml"):
         pass
     warnings = [record.getMessage() for record in caplog.records if record.name == "bot.app.operator_files"]
     assert warnings == [
@@ -110,13 +110,13 @@ async def test_a_policy_under_a_misspelt_name_and_an_unknown_key_are_warned_of(
 
 async def test_a_database_without_the_schema_is_not_migrated_against_the_operators_will(folder: Path) -> None:
     with pytest.raises(DatabaseError) as caught:
-        async with opened(auto_migrate=False):
+        async with open_bot(auto_migrate=False):
             pytest.fail("it was opened")
     assert "has schema none" in caught.value.cause
     assert caught.value.fix == "run `countersign db upgrade`"
-    async with opened():
+    async with open_bot():
         pass
-    async with opened(auto_migrate=False) as runtime:
+    async with open_bot(auto_migrate=False) as runtime:
         assert await runtime.turn_log.claim(1) == []
 
 

@@ -95,7 +95,7 @@ def tools(office: AppServices) -> list[Tool]:
     return [tool for state in office.toolbox.servers() for tool in office.toolbox.capabilities(state.config.id).tools]
 
 
-async def repeated(office: AppServices) -> ToolOutcome:
+async def repeat_secrets(office: AppServices) -> ToolOutcome:
     """Return the outcome of a call whose tool repeats both secrets."""
     return await call(tools(office)[0], office.toolbox, text=SAID)
 
@@ -107,7 +107,7 @@ async def test_a_secret_that_one_process_deletes_is_neither_hidden_nor_sent_by_t
     async with processes(address) as (here, there):
         added = await here.stores.servers.add(record, {AUTH_SECRET: SECRET}, ANA)
         await until(lambda: bool(tools(here) and tools(there)))
-        assert [text(await repeated(here)), text(await repeated(there))] == [f"*** {NEW}", f"*** {NEW}"]
+        assert [text(await repeat_secrets(here)), text(await repeat_secrets(there))] == [f"*** {NEW}", f"*** {NEW}"]
         assert endpoint.seen[-1][0]["x-key"] == SECRET
         bare = replace(added, authentication=Authentication(), secrets={})
         changed = await here.stores.servers.change(bare, {}, ANA, changes={})
@@ -125,5 +125,5 @@ async def until_said(office: AppServices, wanted: str) -> None:
     """Wait until a call of this process returns the text `wanted`."""
     async with asyncio.timeout(20):
         # A process that has read the server and not yet its secrets sends nothing.
-        while isinstance(outcome := await repeated(office), CallNotSent) or text(outcome) != wanted:
+        while isinstance(outcome := await repeat_secrets(office), CallNotSent) or text(outcome) != wanted:
             await asyncio.sleep(0.05)

@@ -42,7 +42,7 @@ async def at_work(slack: FakeSlack, **more: Any) -> AsyncIterator[Runtime]:
             look_up_groups(workspace, runtime)
             listener = build_listener(workspace, runtime, settings, build_lookups(workspace, runtime))
             listening = asyncio.create_task(listener.run(runtime.engine, runtime.commands))
-            await slack.sockets.connected()
+            await slack.sockets.wait_for_connections()
             yield runtime
             listening.cancel()
             with suppress(asyncio.CancelledError):
@@ -59,18 +59,18 @@ async def answer_to(slack: FakeSlack, user: User, text: str) -> Message:
     direct = slack.dm(user)
     asked = slack.say(user, direct, text)
 
-    def finished() -> list[Message]:
-        return [message for message in slack.posted(direct, asked.ts) if "Good answer" in str(message.blocks)]
+    def finished_answers() -> list[Message]:
+        return [message for message in slack.bot_messages(direct, asked.ts) if "Good answer" in str(message.blocks)]
 
-    await slack.until(finished, 30)
-    return finished()[-1]
+    await slack.until(finished_answers, 30)
+    return finished_answers()[-1]
 
 
-async def thanked(slack: FakeSlack, user: User, message: Message, label: str) -> None:
+async def give_feedback(slack: FakeSlack, user: User, message: Message, label: str) -> None:
     """Press a feedback button and wait for the thanks."""
-    before = len(slack.posted(slack.dm(user)))
+    before = len(slack.bot_messages(slack.dm(user)))
     await slack.press(user, message, label)
-    await slack.until(lambda: len(slack.posted(slack.dm(user))) > before)
+    await slack.until(lambda: len(slack.bot_messages(slack.dm(user))) > before)
 
 
 async def home_of(slack: FakeSlack, user: User) -> str:
@@ -89,7 +89,7 @@ async def test_feedback_is_thanked_and_home_shows_the_question() -> None:
         async with at_work(slack, admins=frozenset({f"slack:{sam.id}"})):
             message = await answer_to(slack, priya, "hello there")
             for label in ("Good answer", "Bad answer"):
-                await thanked(slack, priya, message, label)
+                await give_feedback(slack, priya, message, label)
             hers, his = await home_of(slack, priya), await home_of(slack, sam)
             assert "✓ answered   hello there" in hers
             assert "Servers" not in hers

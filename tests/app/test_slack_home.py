@@ -29,7 +29,7 @@ from bot.storage.reporting import SqlReporting
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.parts import message
-from tests.migrated import migrated
+from tests.migrated import create_database
 
 PRIYA, SAM, OLGA = (Author("slack", f"U{name.upper()}", name) for name in ("priya", "sam", "olga"))
 OPS = "slack-group:S1"
@@ -73,7 +73,7 @@ class Workspace:
         receipt = await self.log.enqueue(message("please", f"{where}{cards}", conversation=where, author=author))
         if cards:
             (claim,) = [each for each in await self.log.claim(9) if each.turn_id == receipt.turn_id]
-            calls = [_wanted(n, card, author, requirements) for n, card in enumerate(cards)]
+            calls = [_waiting_call(n, card, author, requirements) for n, card in enumerate(cards)]
             await self.log.append(claim, None, calls)
             await self.log.suspend(claim)
         return receipt.turn_id
@@ -113,14 +113,14 @@ class Workspace:
         return elicitation
 
 
-def _wanted(n: int, card: str, author: Author, requirements: ApprovalRequirements) -> ToolStep:
+def _waiting_call(n: int, card: str, author: Author, requirements: ApprovalRequirements) -> ToolStep:
     approval = Approval(card, 1, "print", author, 60.0, requirements=requirements)
     return ToolStep(n, ToolCall(f"c{n}", "jira__run"), ToolRef("jira", "run"), StepStatus.AWAITING, approval=approval)
 
 
 @pytest.fixture
 async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
-    database = open_sqlite(await migrated(tmp_path / "turns.db"))
+    database = open_sqlite(await create_database(tmp_path / "turns.db"))
     yield Workspace(SqlTurnLog(database), SqlReporting(database))
     await database.close()
 
@@ -176,12 +176,12 @@ async def test_a_question_of_a_server_waits_for_the_asker_alone(workspace: Works
     await workspace.is_asked(SAM, at("INC", "3"), "something else")
     workspace.unreadable = frozenset({"where"})
 
-    async def asked() -> list[str]:
+    async def elicitation_ids() -> list[str]:
         return [inquiry.elicitation.id for inquiry in (await workspace.homes.home(Member(PRIYA), "slack:T1")).inquiries]
 
-    assert await asked() == [newer[0], *older]
+    assert await elicitation_ids() == [newer[0], *older]
     await workspace.log.answer_elicitation(newer[0], DECLINED, PRIYA)
-    assert await asked() == older
+    assert await elicitation_ids() == older
 
 
 async def test_questions_of_a_user_are_shown_to_that_user_alone(workspace: Workspace) -> None:

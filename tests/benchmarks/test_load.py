@@ -16,7 +16,7 @@ def row(n: int, *, answered: bool = True) -> Row:
     return Row("slack:T1:C1:1", f"load-slack-0-{n}", 0.0, 1.0, answered)
 
 
-def shown(*ns: int) -> list[list[str]]:
+def shown_answers(*ns: int) -> list[list[str]]:
     return [[f"load-slack-0-{n}" for n in ns]]
 
 
@@ -32,15 +32,15 @@ async def test_nothing_is_lost_doubled_or_out_of_order_in_a_burst_by_every_way(t
 
 
 def test_accounts_that_fit_are_right() -> None:
-    assert account(SENT, [row(0), row(1), row(2)], shown(0, 1, 2)).is_right
+    assert account(SENT, [row(0), row(1), row(2)], shown_answers(0, 1, 2)).is_right
 
 
 @pytest.mark.parametrize(
     ("rows", "seen"),
     [
-        pytest.param([row(0), row(1)], shown(0, 1, 2), id="no row"),
-        pytest.param([row(0), row(1), row(2, answered=False)], shown(0, 1, 2), id="no answer"),
-        pytest.param([row(0), row(1), row(2)], shown(0, 1), id="an answer that nobody sees"),
+        pytest.param([row(0), row(1)], shown_answers(0, 1, 2), id="no row"),
+        pytest.param([row(0), row(1), row(2, answered=False)], shown_answers(0, 1, 2), id="no answer"),
+        pytest.param([row(0), row(1), row(2)], shown_answers(0, 1), id="an answer that nobody sees"),
     ],
 )
 def test_a_message_is_lost_without_its_row_its_answer_or_a_sight_of_it(rows: list[Row], seen: list[list[str]]) -> None:
@@ -49,16 +49,16 @@ def test_a_message_is_lost_without_its_row_its_answer_or_a_sight_of_it(rows: lis
 
 
 def test_a_second_turn_or_a_second_answer_is_one_too_many() -> None:
-    assert account(SENT, [row(0), row(1), row(1), row(2)], shown(0, 1, 2)).doubled == 1
-    assert account(SENT, [row(0), row(1), row(2)], shown(0, 1, 1, 2)).doubled == 1
+    assert account(SENT, [row(0), row(1), row(1), row(2)], shown_answers(0, 1, 2)).doubled == 1
+    assert account(SENT, [row(0), row(1), row(2)], shown_answers(0, 1, 1, 2)).doubled == 1
 
 
 def test_a_turn_before_an_earlier_one_is_out_of_order() -> None:
-    assert account(SENT, [row(0), row(2), row(1)], shown(0, 1, 2)).disordered == 1
+    assert account(SENT, [row(0), row(2), row(1)], shown_answers(0, 1, 2)).disordered == 1
 
 
 def test_an_answer_below_a_later_one_is_counted_and_no_fault() -> None:
-    found = account(SENT, [row(0), row(1), row(2)], shown(0, 2, 1))
+    found = account(SENT, [row(0), row(1), row(2)], shown_answers(0, 2, 1))
     assert (found.displaced, found.is_right) == (1, True)
 
 

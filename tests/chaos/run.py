@@ -35,7 +35,7 @@ from bot.ports.platform import ElicitationAnswered
 from bot.storage.database import Database
 from tests.audit_check import audit_findings
 from tests.chaos.worker import APPROVER, engine_on
-from tests.migrated import copied
+from tests.migrated import copy_template
 from tests.postgres import Server, running_server
 
 PROJECT = Path(__file__).parents[2]
@@ -286,7 +286,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.sqlite:
         with tempfile.TemporaryDirectory() as folder:
-            url = f"sqlite:///{copied(Path(folder) / 'chaos.db')}"
+            url = f"sqlite:///{copy_template(Path(folder) / 'chaos.db')}"
             sys.exit(asyncio.run(_main(None, url, options.seconds, options.seed)))
     with running_server() as server:
         sys.exit(asyncio.run(_main(server, server.new(), options.seconds, options.seed)))

@@ -83,13 +83,13 @@ class Platform:
             yield message
 
 
-def written(number: int, text: str, user: str = "ana", **fields: Any) -> PlatformMessage:
+def make_message(number: int, text: str, user: str = "ana", **fields: Any) -> PlatformMessage:
     return PlatformMessage(
         id=f"m{number}", keys=(f"chat:m{number}",), thread_key="1", user=user, content=MessageContent(text), **fields
     )
 
 
-async def backfilled(platform: Platform, engine: FakeEngine) -> None:
+async def run_backfill(platform: Platform, engine: FakeEngine) -> None:
     """Run a backfill with THREAD as the only active conversation, and wait for its notices."""
 
     async def active(_prefix: str, _seconds: float, _limit: int) -> Sequence[ConversationKey]:
@@ -112,8 +112,8 @@ async def turn_at(engine: FakeEngine, moment: datetime, text: str) -> None:
     """Store a turn of THREAD with this creation time."""
     engine.clock = moment.timestamp
     platform = Platform()
-    platform.missed = [written(int(moment.timestamp()), text, mentions_bot=True)]
-    await backfilled(platform, engine)
+    platform.missed = [make_message(int(moment.timestamp()), text, mentions_bot=True)]
+    await run_backfill(platform, engine)
 
 
 async def test_messages_are_read_from_the_last_turn_before_the_session() -> None:
@@ -121,7 +121,7 @@ async def test_messages_are_read_from_the_last_turn_before_the_session() -> None
     last = BEGAN - timedelta(hours=1)
     await turn_at(engine, last, "before")
     await turn_at(engine, BEGAN + timedelta(seconds=5), "of this session")
-    await backfilled(platform, engine)
+    await run_backfill(platform, engine)
     assert platform.read_since == [last - CLOCKS_DIFFER]
     (period,) = platform.periods
     assert (period.since, set(period.known)) == (last - CLOCKS_DIFFER, {THREAD})
@@ -130,7 +130,7 @@ async def test_messages_are_read_from_the_last_turn_before_the_session() -> None
 async def test_messages_are_read_back_one_day_at_most() -> None:
     engine, platform = FakeEngine(), Platform()
     await turn_at(engine, BEGAN - timedelta(days=9), "long ago")
-    await backfilled(platform, engine)
+    await run_backfill(platform, engine)
     assert platform.read_since == [BEGAN - timedelta(hours=HOURS)]
 
 
@@ -139,15 +139,15 @@ async def test_late_messages_become_turns_without_late_notices(monkeypatch: pyte
     engine, platform = FakeEngine(), Platform()
     engine.troubles = [DatabaseUnavailable("The database is away.")]
     platform.missed = [
-        written(1, "why?", mentions_bot=True),
-        written(2, "and since when?", may_be_in_thread=True),
-        written(3, "mcp list", mentions_bot=True),
-        written(4, "hi", "guest", mentions_bot=True),
-        written(5, "", mentions_bot=True),
-        written(1, "why?", mentions_bot=True),
+        make_message(1, "why?", mentions_bot=True),
+        make_message(2, "and since when?", may_be_in_thread=True),
+        make_message(3, "mcp list", mentions_bot=True),
+        make_message(4, "hi", "guest", mentions_bot=True),
+        make_message(5, "", mentions_bot=True),
+        make_message(1, "why?", mentions_bot=True),
     ]
-    platform.missed_mentions = [written(6, "and in here?", mentions_bot=True), written(7, "nothing for you")]
-    await backfilled(platform, engine)
+    platform.missed_mentions = [make_message(6, "and in here?", mentions_bot=True), make_message(7, "nothing for you")]
+    await run_backfill(platform, engine)
     assert [message.text for message in engine.received] == ["why?", "and since when?", "and in here?"]
     assert (platform.commands, platform.notices) == ([], [])
 
@@ -155,15 +155,15 @@ async def test_late_messages_become_turns_without_late_notices(monkeypatch: pyte
 async def test_late_messages_between_people_are_not_answered_and_a_second_reading_changes_nothing() -> None:
     engine, platform = FakeEngine(), Platform()
     platform.missed = [
-        written(1, "why?", mentions_bot=True, may_be_in_thread=True, sent_at=1),
-        written(2, "and since when?", may_be_in_thread=True, sent_at=2),
-        written(3, "@ben do you know?", may_be_in_thread=True, mentions=frozenset({"ben"}), sent_at=3),
-        written(4, "no idea", "ben", may_be_in_thread=True, sent_at=4),
-        written(5, "is that so?", mentions_bot=True, may_be_in_thread=True, sent_at=5),
-        written(6, "thanks", may_be_in_thread=True, sent_at=6),
+        make_message(1, "why?", mentions_bot=True, may_be_in_thread=True, sent_at=1),
+        make_message(2, "and since when?", may_be_in_thread=True, sent_at=2),
+        make_message(3, "@ben do you know?", may_be_in_thread=True, mentions=frozenset({"ben"}), sent_at=3),
+        make_message(4, "no idea", "ben", may_be_in_thread=True, sent_at=4),
+        make_message(5, "is that so?", mentions_bot=True, may_be_in_thread=True, sent_at=5),
+        make_message(6, "thanks", may_be_in_thread=True, sent_at=6),
     ]
     for _ in range(2):
-        await backfilled(platform, engine)
+        await run_backfill(platform, engine)
         assert platform.contexts == 4, "that of a turn is not read again"
         assert [message.text for message in engine.received] == ["why?", "and since when?", "is that so?", "thanks"]
         assert await engine.is_followed(THREAD, 7)
@@ -172,8 +172,8 @@ async def test_late_messages_between_people_are_not_answered_and_a_second_readin
 async def test_a_conversation_that_cannot_be_read_does_not_end_the_backfill() -> None:
     engine, platform = FakeEngine(), Platform()
     platform.fails = True
-    platform.missed_mentions = [written(6, "and in here?", mentions_bot=True)]
-    await backfilled(platform, engine)
+    platform.missed_mentions = [make_message(6, "and in here?", mentions_bot=True)]
+    await run_backfill(platform, engine)
     assert [message.text for message in engine.received] == ["and in here?"]
 
 
@@ -182,21 +182,21 @@ async def test_nothing_older_than_the_last_question_is_answered() -> None:
     moment = BEGAN - timedelta(minutes=5)
     remark: dict[str, Any] = {"may_be_in_thread": True, "user": "ana"}
     engine.clock = moment.timestamp
-    platform.missed = [written(3, "why?", mentions_bot=True, sent_at=moment.timestamp())]
-    await backfilled(platform, engine)
+    platform.missed = [make_message(3, "why?", mentions_bot=True, sent_at=moment.timestamp())]
+    await run_backfill(platform, engine)
     received = [message.message_id for message in engine.received]
     platform.missed = [
-        written(1, "it is down", sent_at=moment.timestamp() - 50, **remark),
-        written(2, "really?", sent_at=moment.timestamp() - 1, **remark),
-        written(3, "why?", mentions_bot=True, sent_at=moment.timestamp()),
-        written(4, "and since when?", sent_at=moment.timestamp() + 1, **remark),
+        make_message(1, "it is down", sent_at=moment.timestamp() - 50, **remark),
+        make_message(2, "really?", sent_at=moment.timestamp() - 1, **remark),
+        make_message(3, "why?", mentions_bot=True, sent_at=moment.timestamp()),
+        make_message(4, "and since when?", sent_at=moment.timestamp() + 1, **remark),
     ]
     for _ in range(2):
-        await backfilled(platform, engine)
+        await run_backfill(platform, engine)
         assert [message.message_id for message in engine.received] == [*received, "m4"]
     # The question was in no thread: its time is that of its turn.
-    platform.missed = [written(5, "before", sent_at=moment.timestamp() - 1, **remark)]
-    platform.missed += [written(6, "after", sent_at=moment.timestamp() + 2, **remark)]
-    await backfilled(platform, engine)
+    platform.missed = [make_message(5, "before", sent_at=moment.timestamp() - 1, **remark)]
+    platform.missed += [make_message(6, "after", sent_at=moment.timestamp() + 2, **remark)]
+    await run_backfill(platform, engine)
     assert [message.text for message in engine.received][-1] == "after"
     assert len(engine.received) == 3

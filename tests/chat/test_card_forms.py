@@ -94,7 +94,7 @@ class PendingElicitation(Card):
         return reply
 
 
-async def opened(question: PendingElicitation) -> Form:
+async def open_form(question: PendingElicitation) -> Form:
     form = await question.press(ANSWER)
     assert isinstance(form, Form)
     return form
@@ -109,7 +109,7 @@ async def test_a_form_of_no_card_is_left_to_the_commands() -> None:
 
 async def test_the_form_names_server_question_and_recipient_of_the_answers() -> None:
     question = PendingElicitation(a_form(message="What is it called? " + "x" * 600))
-    form = await opened(question)
+    form = await open_form(question)
     assert (form.title, form.submit, form.id) == ("Answer notes", "Send", "answer-server:eli-12345678:0")
     assert form.intro.startswith("notes asks:\n> What is it called? x")
     assert form.intro.endswith(f"x\n\n{ONLY_TO_IT}")
@@ -120,13 +120,13 @@ async def test_the_form_names_server_question_and_recipient_of_the_answers() -> 
 
 async def test_texts_of_a_server_are_marked_as_such() -> None:
     forged = f"Go on?\n\n{ONLY_TO_IT} Type your password."
-    form = await opened(PendingElicitation(a_form(message=forged)))
+    form = await open_form(PendingElicitation(a_form(message=forged)))
     assert form.intro == f"notes asks:\n> Go on?\n> \n> {forged[8:]}\n\n⚠ {NO_SECRETS} {ONLY_TO_IT}"
 
 
 async def test_a_long_form_comes_in_steps_and_goes_out_whole() -> None:
     question = PendingElicitation(a_form(properties=MANY))
-    form = await opened(question)
+    form = await open_form(question)
     assert (len(form.fields), form.submit) == (4, "Continue")
     second = await question.send(form.id, **{field.name: field.label for field in form.fields})
     assert isinstance(second, Form)
@@ -139,7 +139,7 @@ async def test_a_long_form_comes_in_steps_and_goes_out_whole() -> None:
 
 async def test_an_unreadable_answer_has_its_error_at_its_field_with_the_typed_text() -> None:
     question = PendingElicitation(a_form(properties={"count": {"type": "integer"}}))
-    again = await question.send((await opened(question)).id, a0="many")
+    again = await question.send((await open_form(question)).id, a0="many")
     assert isinstance(again, Form)
     assert (again.fields[0].value, again.fields[0].error) == ("many", "A whole number, such as 3.")
     assert question.engine.replied == []
@@ -266,7 +266,7 @@ async def test_a_step_beyond_the_last_is_the_last() -> None:
 async def test_a_late_user_reads_who_was_faster() -> None:
     question = PendingElicitation(a_form())
     question.engine.answerings = [AlreadyDecided("Ana has answered it already.")]
-    form = await opened(question)
+    form = await open_form(question)
     assert await question.send(form.id, a0="x") == Reply("Ana has answered it already.", failed=True)
 
 

@@ -21,7 +21,7 @@ class Ended(NamedTuple):
     err: str
 
     @property
-    def told(self) -> dict[str, Any]:
+    def json_output(self) -> dict[str, Any]:
         """The only JSON object of the output."""
         [line] = self.out.splitlines()
         told: dict[str, Any] = json.loads(line)

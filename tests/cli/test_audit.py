@@ -23,7 +23,7 @@ from bot.storage import audit
 from bot.storage.audit_chain import row_hash
 from bot.storage.migrate import open_database
 from tests.cli.invocation import Countersign, Ended
-from tests.migrated import migrated
+from tests.migrated import create_database
 from tests.postgres import Server
 
 ROWS = 1100
@@ -31,7 +31,7 @@ ROWS = 1100
 
 
 @dataclass(frozen=True)
-class Kept:
+class AuditedDatabase:
     """A database with an audit. `run` and `attack` access it from outside."""
 
     url: str
@@ -81,19 +81,19 @@ class Kept:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def kept(request: pytest.FixtureRequest, tmp_path: Path, countersign: Countersign) -> Kept:
+def audit_database(request: pytest.FixtureRequest, tmp_path: Path, countersign: Countersign) -> AuditedDatabase:
     if request.param == "sqlite":
         path = tmp_path / "a.db"
-        asyncio.run(migrated(path))
-        return Kept(f"sqlite:///{path}", countersign)
-    return Kept(request.getfixturevalue("postgres").fresh(), countersign)
+        asyncio.run(create_database(path))
+        return AuditedDatabase(f"sqlite:///{path}", countersign)
+    return AuditedDatabase(request.getfixturevalue("postgres").fresh(), countersign)
 
 
 @pytest.fixture(scope="module")
 def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a file with an audit of many rows. Tests copy it."""
-    path = asyncio.run(migrated(tmp_path_factory.mktemp("long") / "long.db"))
-    asyncio.run(_written(f"sqlite:///{path}", ROWS))
+    path = asyncio.run(create_database(tmp_path_factory.mktemp("long") / "long.db"))
+    asyncio.run(_write_entries(f"sqlite:///{path}", ROWS))
     return path
 
 
@@ -101,21 +101,21 @@ def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def long_database(postgres_server: Server) -> str:
     """Return the address of a database with an audit of many rows. Tests copy it."""
     address = postgres_server.new()
-    asyncio.run(_written(address, ROWS))
+    asyncio.run(_write_entries(address, ROWS))
     return address
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def long(request: pytest.FixtureRequest, tmp_path: Path, countersign: Countersign) -> Kept:
+def long(request: pytest.FixtureRequest, tmp_path: Path, countersign: Countersign) -> AuditedDatabase:
     """Return an audit of many rows on each database."""
     if request.param == "sqlite":
         path = shutil.copyfile(request.getfixturevalue("long_file"), tmp_path / "a.db")
-        return Kept(f"sqlite:///{path}", countersign)
+        return AuditedDatabase(f"sqlite:///{path}", countersign)
     postgres: Server = request.getfixturevalue("postgres")
-    return Kept(postgres.copy(request.getfixturevalue("long_database")), countersign)
+    return AuditedDatabase(postgres.copy(request.getfixturevalue("long_database")), countersign)
 
 
-async def _written(url: str, count: int) -> None:
+async def _write_entries(url: str, count: int) -> None:
     def write(connection: sa.Connection) -> None:
         for n in range(count):
             audit.record(
@@ -129,7 +129,7 @@ async def _written(url: str, count: int) -> None:
         await database.close()
 
 
-def test_an_untouched_audit_is_whole_and_its_head_is_known(long: Kept) -> None:
+def test_an_untouched_audit_is_whole_and_its_head_is_known(long: AuditedDatabase) -> None:
     head = long.head
     assert head.startswith(f"{ROWS}:")
     for words in ((), ("--head", head)):
@@ -141,11 +141,11 @@ def test_an_untouched_audit_is_whole_and_its_head_is_known(long: Kept) -> None:
         assert "\ncheckpoints  none: rows that were cut off at the end cannot be found\n" in ended.out
 
 
-def test_an_audit_without_rows_is_whole(kept: Kept) -> None:
-    assert kept.head == f"0:{'0' * 64}"
-    ended = kept.run("verify", "--head", kept.head)
+def test_an_audit_without_rows_is_whole(audit_database: AuditedDatabase) -> None:
+    assert audit_database.head == f"0:{'0' * 64}"
+    ended = audit_database.run("verify", "--head", audit_database.head)
     assert (ended.code, ended.out.splitlines()[0]) == (0, "The audit has no rows.")
-    assert kept.run("export").out == ""
+    assert audit_database.run("export").out == ""
 
 
 COPY = "seq, at, kind, conversation, turn_id, actor, body, previous, hash, subject, mac"
@@ -165,23 +165,25 @@ COPY = "seq, at, kind, conversation, turn_id, actor, body, previous, hash, subje
         (f"insert into audit ({COPY}) select 1101, {COPY[5:]} from audit where seq = 7", 1101, "Row 1101 was changed."),
     ],
 )
-def test_changed_removed_and_inserted_rows_are_found_and_named(long: Kept, statement: str, row: int, why: str) -> None:
+def test_changed_removed_and_inserted_rows_are_found_and_named(
+    long: AuditedDatabase, statement: str, row: int, why: str
+) -> None:
     long.attack(statement)
     ended = long.run("verify")
     assert ended.code == 1
     assert f"✗ {why}" in ended.out
     assert ended.err.startswith("countersign: The audit does not fit (")
     assert ". Fix: " in ended.err
-    told = long.run("verify", "--json").told
+    told = long.run("verify", "--json").json_output
     assert row in {finding["first"] for finding in told["findings"]}
 
 
-def test_a_row_with_a_recomputed_hash_breaks_the_chain_at_the_next(long: Kept) -> None:
+def test_a_row_with_a_recomputed_hash_breaks_the_chain_at_the_next(long: AuditedDatabase) -> None:
     long.rewrite(600, "slack:U2", upto=600)
     assert "✗ Row 601 does not follow row 600" in long.run("verify").out
 
 
-def test_rows_cut_off_at_the_end_show_by_a_head_that_is_known(long: Kept) -> None:
+def test_rows_cut_off_at_the_end_show_by_a_head_that_is_known(long: AuditedDatabase) -> None:
     head = long.head
     long.attack("delete from audit where seq > 1000")
     assert "Row 1001 is missing" not in long.run("verify").out
@@ -190,17 +192,17 @@ def test_rows_cut_off_at_the_end_show_by_a_head_that_is_known(long: Kept) -> Non
     assert "✗ Row 1001 is missing: row 1100 was known, and 1000 is the last." in ended.out
 
 
-def test_an_audit_that_was_written_anew_to_its_end_shows_by_a_head_that_is_known(long: Kept) -> None:
+def test_an_audit_that_was_written_anew_to_its_end_shows_by_a_head_that_is_known(long: AuditedDatabase) -> None:
     head = long.head
     long.rewrite(1090, "slack:U2", upto=ROWS)
-    asyncio.run(_written(long.url, 3))
+    asyncio.run(_write_entries(long.url, 3))
     assert "is another than" not in long.run("verify").out
     ended = long.run("verify", "--head", head)
     assert ended.code == 1
     assert "✗ Row 1100 differs from the known one" in ended.out
 
 
-def test_json_lines_have_all_rows_and_all_parts_of_their_hashes(long: Kept) -> None:
+def test_json_lines_have_all_rows_and_all_parts_of_their_hashes(long: AuditedDatabase) -> None:
     ended = long.run("export")
     rows = [json.loads(line) for line in ended.out.splitlines()]
     assert (ended.code, [row["seq"] for row in rows]) == (0, list(range(1, ROWS + 1)))
@@ -213,25 +215,25 @@ def test_json_lines_have_all_rows_and_all_parts_of_their_hashes(long: Kept) -> N
     assert long.head == f"{ROWS}:{previous}"
 
 
-def test_an_export_is_narrowed_by_time(kept: Kept) -> None:
-    asyncio.run(_written(kept.url, 4))
-    assert len(kept.run("export", "--since", "1h").out.splitlines()) == 4
-    assert kept.run("export", "--until", "1h").out == ""
-    assert kept.run("export", "--since", "2999-01-01").out == ""
-    assert len(kept.run("export", "--until", "2999-01-01T00:00").out.splitlines()) == 4
+def test_an_export_is_narrowed_by_time(audit_database: AuditedDatabase) -> None:
+    asyncio.run(_write_entries(audit_database.url, 4))
+    assert len(audit_database.run("export", "--since", "1h").out.splitlines()) == 4
+    assert audit_database.run("export", "--until", "1h").out == ""
+    assert audit_database.run("export", "--since", "2999-01-01").out == ""
+    assert len(audit_database.run("export", "--until", "2999-01-01T00:00").out.splitlines()) == 4
 
 
-def test_a_spreadsheet_runs_nothing_of_an_export(kept: Kept) -> None:
+def test_a_spreadsheet_runs_nothing_of_an_export(audit_database: AuditedDatabase) -> None:
     evil = ('=HYPERLINK("http://evil.example","x")', "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "＝1")
 
     async def write() -> None:
-        database = open_database(kept.url)
+        database = open_database(audit_database.url)
         for name in evil:
             await database.run(lambda connection, name=name: audit.record(connection, "x", name, n=name))  # type: ignore[misc]
         await database.close()
 
     asyncio.run(write())
-    ended = kept.run("export", "--format", "csv")
+    ended = audit_database.run("export", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(ended.out, newline="")))
     assert [row["actor"] for row in rows] == [f"'{name}" for name in evil]
     assert not any(cell.startswith(tuple("=+-@\t\r＝")) for row in rows for cell in row.values())
@@ -249,8 +251,10 @@ def test_a_spreadsheet_runs_nothing_of_an_export(kept: Kept) -> None:
         (("export", "--format", "xml"), "xml"),
     ],
 )
-def test_invalid_arguments_are_a_usage_error(kept: Kept, words: tuple[str, ...], what: str) -> None:
-    ended = kept.run(*words)
+def test_invalid_arguments_are_a_usage_error(
+    audit_database: AuditedDatabase, words: tuple[str, ...], what: str
+) -> None:
+    ended = audit_database.run(*words)
     assert ended.code == 2
     assert what in ended.complaint
 
@@ -263,7 +267,7 @@ def test_where_there_is_no_database_none_is_made(countersign: Countersign, tmp_p
     assert not (tmp_path / "none.db").exists()
 
 
-def test_the_doctor_says_whether_the_audit_is_whole(long: Kept) -> None:
+def test_the_doctor_says_whether_the_audit_is_whole(long: AuditedDatabase) -> None:
     def line() -> dict[str, Any]:
         ended = long.countersign(
             "doctor", "--json", DATABASE_URL=long.url, MCP_ENABLED="false", AUDIT_CHECKPOINT_FILE="off"

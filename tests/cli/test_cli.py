@@ -211,10 +211,10 @@ def test_an_understood_error_has_a_traceback_only_with_debug(countersign: Counte
 
 
 def test_an_unforeseen_error_is_one_line_too(countersign: Countersign, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(_settings: object) -> str:
+    async def raise_error(_settings: object) -> str:
         raise RuntimeError("two\nlines \x1b[2J")
 
-    monkeypatch.setattr(database, "upgrade", broken)
+    monkeypatch.setattr(database, "upgrade", raise_error)
     ended = countersign("db", "upgrade")
     assert ended.code == 1
     assert ended.complaint == ("Something broke (RuntimeError: two lines [2J). Fix: run it with --debug to see where")
@@ -224,10 +224,10 @@ def test_an_unforeseen_error_is_one_line_too(countersign: Countersign, monkeypat
 
 
 def test_an_interruption_has_its_own_exit_code(countersign: Countersign, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def interrupted(_settings: object) -> str:
+    async def raise_interrupt(_settings: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(database, "upgrade", interrupted)
+    monkeypatch.setattr(database, "upgrade", raise_interrupt)
     assert countersign("db", "upgrade") == Ended(130, "", "")
 
 

@@ -62,16 +62,16 @@ def test_a_shell_cannot_have_a_bot_read_its_file_again(countersign: Countersign)
 
 
 def test_json_is_one_object_at_every_outcome(countersign: Countersign) -> None:
-    assert countersign(*ADD, "--json").told["failed"] is False
+    assert countersign(*ADD, "--json").json_output["failed"] is False
     listed = countersign("servers", "list", "--json")
     assert listed.code == 0
-    assert [row["server"] for row in listed.told["rows"]] == ["○ tickets"]
+    assert [row["server"] for row in listed.json_output["rows"]] == ["○ tickets"]
     refused = countersign("servers", "show", "jira", "--json")
     assert (refused.code, refused.err) == (1, "")
-    assert refused.told["failed"] is True
+    assert refused.json_output["failed"] is True
     form = countersign("servers", "add", "--json")
     assert form.code == 1
-    assert [field["name"] for field in form.told["fields"]] == ["title", "transport", "where", "auth", "policy"]
+    assert [field["name"] for field in form.json_output["fields"]] == ["title", "transport", "where", "auth", "policy"]
 
 
 def test_all_errors_are_printed_at_once_on_standard_error(countersign: Countersign) -> None:

@@ -20,7 +20,7 @@ from bot.ports import CallContext
 from bot.rendering.elicitation_card import elicitation_form
 
 
-async def agreed(question: ElicitationRequest) -> ElicitationResult:
+async def accept_elicitation(question: ElicitationRequest) -> ElicitationResult:
     """The answer."""
     match question.ask:
         case FormMode(schema):
@@ -33,8 +33,8 @@ async def agreed(question: ElicitationRequest) -> ElicitationResult:
 
 async def answering_all(box: McpToolbox, tool: Tool, call: ToolCall, author: Author, key: str) -> ToolOutcome:
     """Call a tool, and answer until its server knows enough."""
-    context = CallContext(author, key, elicit=agreed)
+    context = CallContext(author, key, elicit=accept_elicitation)
     while isinstance(outcome := await box.call(tool, call, context), CallNeedsInput):
-        replies = {question.key: await agreed(question) for question in outcome.questions}
+        replies = {question.key: await accept_elicitation(question) for question in outcome.questions}
         context = replace(context, replies=ElicitationResults(replies, outcome.state))
     return outcome

@@ -25,7 +25,7 @@ from bot.storage.admin.sign_ins import SqlSignInStore
 from bot.storage.coordination import SqlLeases
 from bot.storage.encryption import SecretBox
 from bot.storage.sqlite import open_sqlite
-from tests.migrated import migrated
+from tests.migrated import create_database
 
 ANA = Author("console", "ana", "Ana")
 HALL = ConversationKey("console", "suite", "hall", "1")
@@ -56,7 +56,7 @@ class Person:
             return False
         self._left -= 1
         try:
-            brought = await _agreed(await self._sign_ins.begin(server, ANA, HALL))
+            brought = await _visit_address(await self._sign_ins.begin(server, ANA, HALL))
             error, code = brought.get("error", ""), brought.get("code", "")
             response = AuthorizationResponse("callback", brought["state"], code, brought.get("iss"), error)
             await self._sign_ins.complete(response, _anybody)
@@ -70,7 +70,7 @@ class Person:
 async def signing_in(server: ServerConfig) -> AsyncIterator[tuple[McpToolbox, Person]]:
     """A toolbox with one server, and a user who signs in to it."""
     with tempfile.TemporaryDirectory() as folder:
-        database = open_sqlite(await migrated(Path(folder) / "turns.db"))
+        database = open_sqlite(await create_database(Path(folder) / "turns.db"))
         store = SqlSignInStore(database, SecretBox((b"k" * 32,)))
         bearers = TokenProviders(OAuthDependencies(store, SqlLeases(database), KnownSecrets()))
         box = McpToolbox([DesiredServer(server)], bearers=bearers)
@@ -82,7 +82,7 @@ async def signing_in(server: ServerConfig) -> AsyncIterator[tuple[McpToolbox, Pe
             await database.close()
 
 
-async def _agreed(address: str) -> dict[str, str]:
+async def _visit_address(address: str) -> dict[str, str]:
     """Return the parameters that a browser brings back."""
     async with httpx2.AsyncClient() as client:
         answer = await client.get(address)

@@ -61,7 +61,7 @@ async def _call_everything(box: McpToolbox, person: Person, context: Mapping[str
     tools = (await box.offer()).tools
     answered = True
     for n, (tool, arguments) in enumerate(_calls(tools, context)):
-        call = ToolCall(f"call-{n}", tool.name, _corrected(box, tool, arguments))
+        call = ToolCall(f"call-{n}", tool.name, _corrected_arguments(box, tool, arguments))
         outcome = await answering_all(box, tool, call, _SOMEBODY, f"conformance:{n}")
         if isinstance(outcome, CallNotSent) and await person.signs_in(tool.server_id):
             outcome = await answering_all(box, tool, call, _SOMEBODY, f"conformance:{n}")
@@ -92,7 +92,7 @@ def _calls(tools: Sequence[Tool], context: Mapping[str, Any]) -> Iterator[tuple[
             yield tool, _arguments(tool, tools[0])
 
 
-def _corrected(box: McpToolbox, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def _corrected_arguments(box: McpToolbox, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """The arguments as a model sends them at its second try: nothing leaves the toolbox that does not fit the tool's
     schema, so an argument that is null and must not be is left out.
     """

@@ -72,7 +72,7 @@ def read(listed: str) -> list[str]:
     return [line.split()[1] for line in (*required.splitlines(), *later) if line.lstrip().startswith("- ")]
 
 
-def tried(revision: str, scenario: str, client: str) -> Outcome:
+def run_scenario(revision: str, scenario: str, client: str) -> Outcome:
     """Run one scenario within its limit; `client` is the command to try. Nothing of the suite is left running."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -150,7 +150,7 @@ def _verdict(outcome: Outcome) -> str:
             return f"expected: {reason}"
 
 
-def _wanted() -> Iterator[tuple[str, str]]:
+def _selected_scenarios() -> Iterator[tuple[str, str]]:
     parser = argparse.ArgumentParser(description="Run the conformance suite of MCP against our client layer.")
     parser.add_argument("--revision", choices=EXPECTED, action="append", help="of the specification; both by default")
     parser.add_argument("--scenario", action="append", help="only this one")
@@ -169,11 +169,11 @@ def _wanted() -> Iterator[tuple[str, str]]:
 def main() -> int:
     """Run the requested scenarios, and return the exit code."""
     console = Console(width=None if sys.stdout.isatty() else 160)
-    wanted = list(_wanted())
+    wanted = list(_selected_scenarios())
     client = f"exec {programs.python()} -m tests.conformance.client"
     outcomes = []
     for revision, scenario in wanted:
-        outcomes.append(tried(revision, scenario, client))
+        outcomes.append(run_scenario(revision, scenario, client))
         console.print(f"{revision} {scenario}: {_verdict(outcomes[-1])}", markup=False, highlight=False)
     report(outcomes, console)
     return 0 if outcomes and all(outcome.as_expected for outcome in outcomes) else 1

@@ -59,7 +59,7 @@ def asking(**arguments: str) -> TurnView:
     return a_view(a_reply(0, "I file it."), step, status=TurnStatus.WAITING)
 
 
-def denied() -> TurnView:
+def denied_view() -> TurnView:
     step = a_filing(StepStatus.DENIED, **SAM, reason="use INC")
     return a_view(a_reply(0, "I file it."), step, status=TurnStatus.DONE)
 
@@ -79,23 +79,23 @@ async def test_a_reply_is_one_message_from_its_first_word_to_its_last(workspace:
     for text in ("", "The pool", "The pool is too small."):
         await workspace.deliver(later(view, running(text)))
     await workspace.deliver(later(view, done("The pool is too small.")))
-    (message,) = workspace.posted(view.turn.conversation)
+    (message,) = workspace.public_messages(view.turn.conversation)
     assert "The pool is too small." in message.content
     assert not workspace.fake.calls.refused()
 
 
-def looked(status: StepStatus = StepStatus.DONE) -> ToolStep:
+def log_call(status: StepStatus = StepStatus.DONE) -> ToolStep:
     return a_call(1, LOGS, status, result="2 errors" if status is StepStatus.DONE else "")
 
 
 async def test_a_quick_answer_is_posted_once_and_never_edited(workspace: Workspace) -> None:
     view = workspace.ask(running())
-    for early in (running(), running("", looked(StepStatus.STARTED)), running("The", looked())):
+    for early in (running(), running("", log_call(StepStatus.STARTED)), running("The", log_call())):
         await workspace.deliver(later(view, replace(early, early=True)))
-    assert workspace.posted(view.turn.conversation) == []
-    answered = a_view(looked(), a_reply(2, "The pool is too small."), status=TurnStatus.DONE)
+    assert workspace.public_messages(view.turn.conversation) == []
+    answered = a_view(log_call(), a_reply(2, "The pool is too small."), status=TurnStatus.DONE)
     await workspace.deliver(later(view, answered))
-    (message,) = workspace.posted(view.turn.conversation)
+    (message,) = workspace.public_messages(view.turn.conversation)
     assert "The pool is too small." in message.content
     assert "2 errors" in message.content
     assert len(workspace.fake.calls.of(workspace.post)) == 1
@@ -105,23 +105,23 @@ async def test_a_quick_answer_is_posted_once_and_never_edited(workspace: Workspa
 async def test_a_card_is_posted_at_once(workspace: Workspace) -> None:
     view = workspace.ask(replace(asking(), early=True))
     await workspace.deliver(view)
-    (card,) = workspace.posted(view.turn.conversation)
+    (card,) = workspace.public_messages(view.turn.conversation)
     assert "jira" in card.content
 
 
 @pytest.mark.parametrize("with_call", [True, False])
 async def test_an_answer_after_a_working_message_is_a_message_of_its_own(workspace: Workspace, with_call: bool) -> None:
-    steps = (looked(),) if with_call else ()
+    steps = (log_call(),) if with_call else ()
     view = workspace.ask(running())
     await workspace.deliver(later(view, running()))
-    (working,) = workspace.posted(view.turn.conversation)
+    (working,) = workspace.public_messages(view.turn.conversation)
     for text in ("", "The pool", "The pool is too"):
         await workspace.deliver(later(view, running(text, *steps)))
     answered = a_view(*steps, a_reply(2, "The pool is too small."), status=TurnStatus.DONE)
     for _ in range(2):
         await workspace.deliver(later(view, answered))
         workspace.take_over()
-    *before, answer = workspace.posted(view.turn.conversation)
+    *before, answer = workspace.public_messages(view.turn.conversation)
     assert "The pool is too small." in answer.content
     assert "2 errors" not in answer.content
     assert ids(before) == ([working.id] if with_call else [])
@@ -131,14 +131,14 @@ async def test_an_answer_after_a_working_message_is_a_message_of_its_own(workspa
 
 async def test_the_last_reply_after_further_calls_is_a_message_of_its_own(workspace: Workspace) -> None:
     view, said = workspace.ask(running()), a_reply(0, "I look.")
-    for text, steps in (("I look.", ()), ("", (said, looked())), ("It is the", (said, looked()))):
+    for text, steps in (("I look.", ()), ("", (said, log_call())), ("It is the", (said, log_call()))):
         await workspace.deliver(later(view, running(text, *steps)))
-    assert len(workspace.posted(view.turn.conversation)) == 1
-    answered = a_view(said, looked(), a_reply(2, "It is the pool."), status=TurnStatus.DONE)
+    assert len(workspace.public_messages(view.turn.conversation)) == 1
+    answered = a_view(said, log_call(), a_reply(2, "It is the pool."), status=TurnStatus.DONE)
     for _ in range(2):
         await workspace.deliver(later(view, answered))
         workspace.take_over()
-    (first, last) = workspace.posted(view.turn.conversation)
+    (first, last) = workspace.public_messages(view.turn.conversation)
     assert "I look." in first.content
     assert "It is the" not in first.content
     assert "It is the pool." in last.content
@@ -147,10 +147,10 @@ async def test_the_last_reply_after_further_calls_is_a_message_of_its_own(worksp
 async def test_a_failure_after_a_working_message_is_a_message_of_its_own(workspace: Workspace) -> None:
     view = workspace.ask(running())
     await workspace.deliver(view)
-    (working,) = workspace.posted(view.turn.conversation)
+    (working,) = workspace.public_messages(view.turn.conversation)
     failed = later(view, a_view(status=TurnStatus.FAILED))
     await workspace.deliver(replace(failed, turn=replace(failed.turn, failure="The model is down.")))
-    (message,) = workspace.posted(view.turn.conversation)
+    (message,) = workspace.public_messages(view.turn.conversation)
     assert message.id != working.id
     assert "The model is down." in message.content
 
@@ -162,9 +162,9 @@ async def test_a_process_that_dies_between_a_working_message_and_the_answer_leav
 ) -> None:
     views = [
         running(),
-        running("", looked()),
-        running("The pool", looked()),
-        a_view(looked(), a_reply(2, "The pool is too small."), status=TurnStatus.DONE),
+        running("", log_call()),
+        running("The pool", log_call()),
+        a_view(log_call(), a_reply(2, "The pool is too small."), status=TurnStatus.DONE),
     ]
     view = workspace.ask(running())
     for number, next_view in enumerate(views):
@@ -175,7 +175,7 @@ async def test_a_process_that_dies_between_a_working_message_and_the_answer_leav
                 workspace.refs[view.turn.id] = stored_before
             workspace.take_over()
             await workspace.deliver(later(view, next_view))
-    (calls, answer) = workspace.posted(view.turn.conversation)
+    (calls, answer) = workspace.public_messages(view.turn.conversation)
     assert "2 errors" in calls.content
     assert "2 errors" not in answer.content
     assert "The pool is too small." in answer.content
@@ -188,7 +188,7 @@ async def test_a_working_message_that_no_ref_was_stored_of_becomes_the_answer(wo
     workspace.take_over(refs=False)
     for _ in range(2):
         await workspace.deliver(later(view, done("The pool is too small.")))
-    (answer,) = workspace.posted(view.turn.conversation)
+    (answer,) = workspace.public_messages(view.turn.conversation)
     assert "The pool is too small." in answer.content
 
 
@@ -198,7 +198,7 @@ async def test_a_view_that_is_delivered_twice_needs_no_second_call(workspace: Wo
     before = len(workspace.fake.calls)
     await workspace.deliver(view)
     assert len(workspace.fake.calls) == before
-    assert len(workspace.posted(view.turn.conversation)) == 1
+    assert len(workspace.public_messages(view.turn.conversation)) == 1
 
 
 async def test_an_unposted_card_looks_the_same_whenever_it_is_delivered(workspace: Workspace) -> None:
@@ -214,7 +214,7 @@ async def test_another_process_goes_on_from_the_refs_alone(workspace: Workspace)
     await workspace.deliver(view)
     workspace.take_over()
     await workspace.deliver(later(view, done("Half of it, and the rest.")))
-    (message,) = workspace.posted(view.turn.conversation)
+    (message,) = workspace.public_messages(view.turn.conversation)
     assert "and the rest" in message.content
 
 
@@ -224,7 +224,7 @@ async def test_messages_without_refs_are_found_by_another_process(workspace: Wor
     await workspace.deliver(view)
     workspace.take_over(after=seconds, refs=False)
     await workspace.deliver(view)
-    assert len(workspace.posted(view.turn.conversation)) == 1
+    assert len(workspace.public_messages(view.turn.conversation)) == 1
 
 
 @pytest.mark.parametrize("seconds", [5, 3000])
@@ -236,16 +236,16 @@ async def test_another_process_ends_the_message_of_its_turn_and_no_other_turn(
     await workspace.deliver(view)
     workspace.take_over(after=seconds, refs=False)
     await workspace.deliver(later(view, done("At last.")))
-    posted = workspace.posted(view.turn.conversation)
+    posted = workspace.public_messages(view.turn.conversation)
     assert ["At last." in message.content for message in posted] == [False, True]
 
 
 async def test_the_edit_of_a_deleted_message_posts_it_again(workspace: Workspace) -> None:
     view = workspace.ask(running("Half"))
     (before,) = (await workspace.deliver(view)).values()
-    workspace.fake.delete(workspace.posted(view.turn.conversation)[0].native)
+    workspace.fake.delete(workspace.public_messages(view.turn.conversation)[0].native)
     (ref,) = (await workspace.deliver(later(view, done("Half and half.")))).values()
-    (message,) = workspace.posted(view.turn.conversation)
+    (message,) = workspace.public_messages(view.turn.conversation)
     assert ref.endswith(f":{message.id}")
     assert ref != before
     assert "Half and half." in message.content
@@ -260,9 +260,9 @@ async def test_a_post_without_a_response_is_looked_up_before_it_is_repeated(
     with pytest.raises(DeliveryFailed) as failure:
         await workspace.deliver(view)
     assert not failure.value.permanent
-    assert len(workspace.posted(view.turn.conversation)) == arrived
+    assert len(workspace.public_messages(view.turn.conversation)) == arrived
     await workspace.deliver(view)
-    assert len(workspace.posted(view.turn.conversation)) == 1
+    assert len(workspace.public_messages(view.turn.conversation)) == 1
 
 
 async def test_a_long_rate_limit_ends_the_delivery_in_its_channel_alone(workspace: Workspace) -> None:
@@ -275,7 +275,7 @@ async def test_a_long_rate_limit_ends_the_delivery_in_its_channel_alone(workspac
     assert failure.value.retry_after == pytest.approx(90, abs=1)
     assert not failure.value.permanent
     await workspace.deliver(elsewhere)
-    assert len(workspace.posted(other)) == 1
+    assert len(workspace.public_messages(other)) == 1
     assert len(workspace.fake.calls.refused()) == 1
 
 
@@ -283,7 +283,7 @@ async def test_a_short_rate_limit_is_waited_for(workspace: Workspace) -> None:
     view = workspace.ask(done("In a moment."))
     workspace.fail(workspace.post, TOO_MANY[workspace.platform](1))
     await workspace.deliver(view)
-    assert len(workspace.posted(view.turn.conversation)) == 1
+    assert len(workspace.public_messages(view.turn.conversation)) == 1
 
 
 async def test_a_permanent_failure_names_the_code_of_the_platform_to_operators_only(workspace: Workspace) -> None:
@@ -308,14 +308,14 @@ async def test_a_rejected_token_delays_the_delivery(workspace: Workspace) -> Non
         assert failure.value.retry_after
         assert workspace.token_setting in failure.value.fix
     await workspace.deliver(view)
-    assert "Late, but here." in workspace.posted(view.turn.conversation)[0].content
+    assert "Late, but here." in workspace.public_messages(view.turn.conversation)[0].content
 
 
 async def test_an_answer_whose_layout_is_rejected_is_posted_without_it(workspace: Workspace) -> None:
     view = workspace.ask(done("Anyway."))
     workspace.fail(workspace.post, workspace.layout_rejected, workspace.layouts)
     await workspace.deliver(view)
-    (message,) = workspace.posted(view.turn.conversation)
+    (message,) = workspace.public_messages(view.turn.conversation)
     assert "Anyway." in message.content
     assert message.content.endswith("[]")
 
@@ -327,15 +327,15 @@ async def test_a_card_whose_layout_is_rejected_is_not_posted(workspace: Workspac
     with pytest.raises(DeliveryFailed) as failure:
         await workspace.deliver(later(view, asking()))
     assert failure.value.permanent
-    assert len(workspace.posted(view.turn.conversation)) == 1
+    assert len(workspace.public_messages(view.turn.conversation)) == 1
 
 
 async def test_a_card_becomes_its_outcome_in_the_same_message(workspace: Workspace) -> None:
     view = workspace.ask(asking())
     await workspace.deliver(view)
-    before = workspace.posted(view.turn.conversation)
-    await workspace.deliver(later(view, denied()))
-    after = workspace.posted(view.turn.conversation)
+    before = workspace.public_messages(view.turn.conversation)
+    await workspace.deliver(later(view, denied_view()))
+    after = workspace.public_messages(view.turn.conversation)
     assert ids(after)[:1] == ids(before)
     assert "approve:" in before[-1].content
     assert not any(f"{kind}:3a7f3c2e9b" in after[0].content for kind in ("approve", "deny", "edit", "view"))
@@ -346,14 +346,14 @@ async def test_a_card_becomes_its_outcome_in_the_same_message(workspace: Workspa
 async def test_an_oversize_answer_is_complete_and_a_shorter_one_leaves_nothing_of_it(workspace: Workspace) -> None:
     view = workspace.ask(running(LONG))
     await workspace.deliver(view)
-    assert len(workspace.posted(view.turn.conversation)) > 1
+    assert len(workspace.public_messages(view.turn.conversation)) > 1
     await workspace.deliver(later(view, done(LONG)))
-    posted = workspace.posted(view.turn.conversation)
+    posted = workspace.public_messages(view.turn.conversation)
     files = "".join(content.decode() for message in posted for _, content in message.files)
     for number in range(20):
         assert f"Paragraph {number}." in "".join(message.content for message in posted) + files
     await workspace.deliver(later(view, done("Short after all.")))
-    (message,) = workspace.posted(view.turn.conversation)
+    (message,) = workspace.public_messages(view.turn.conversation)
     assert "Short after all." in message.content
     assert not workspace.fake.calls.refused()
 
@@ -361,7 +361,7 @@ async def test_an_oversize_answer_is_complete_and_a_shorter_one_leaves_nothing_o
 async def test_an_oversize_card_says_what_it_leaves_out(workspace: Workspace) -> None:
     view = workspace.ask(asking(**{f"argument {number}": "long " * 1_000 for number in range(60)}))
     await workspace.deliver(view)
-    assert "more arguments: View all" in workspace.posted(view.turn.conversation)[-1].content
+    assert "more arguments: View all" in workspace.public_messages(view.turn.conversation)[-1].content
     assert not workspace.fake.calls.refused()
 
 
@@ -377,7 +377,7 @@ async def test_files_of_tools_are_shared_once_also_by_another_process(workspace:
     await workspace.deliver(view)
     workspace.take_over()
     await workspace.deliver(view)
-    shared = [file for message in workspace.posted(view.turn.conversation) for file in message.files]
+    shared = [file for message in workspace.public_messages(view.turn.conversation) for file in message.files]
     assert shared == [("grafana.search_logs.png", b"png"), ("a.json", b"{}"), ("a.json", b"{}")]
     assert not workspace.fake.calls.refused()
 
@@ -386,7 +386,7 @@ async def test_an_answer_is_posted_without_its_files_where_the_bot_may_share_non
     workspace.forbid_files()
     view = workspace.ask(with_files(ImagePart(b"png", "image/png")))
     refs = await workspace.deliver(view)
-    (message,) = workspace.posted(view.turn.conversation)
+    (message,) = workspace.public_messages(view.turn.conversation)
     assert "There." in message.content
     assert refs["file-1-0"] == LEFT_OUT
 
@@ -400,7 +400,7 @@ def asking_elsewhere(*deliver: str, also_here: bool = False) -> TurnView:
     return a_view(a_reply(0, "I file it."), *steps, status=TurnStatus.WAITING)
 
 
-def decided(view: TurnView, status: StepStatus = StepStatus.DONE, **approval: Any) -> TurnView:
+def decided_view(view: TurnView, status: StepStatus = StepStatus.DONE, **approval: Any) -> TurnView:
     """Return the view of the same turn after all decisions."""
     calls = [
         a_filing(status, n=step.n, requirements=step.approval.requirements, **approval)
@@ -414,10 +414,10 @@ async def test_calls_of_one_reply_are_approved_each_in_its_place(workspace: Work
     approvals = workspace.fake.channel("approvals")
     view = workspace.ask(asking_elsewhere(workspace.address(approvals), also_here=True))
     await workspace.deliver(view)
-    (card,) = workspace.posted(approvals)
+    (card,) = workspace.public_messages(approvals)
     assert "approve:3a7f3c2e9b" in card.content
     assert "4a7f3c2e9b" not in card.content
-    posted = workspace.posted(view.turn.conversation)
+    posted = workspace.public_messages(view.turn.conversation)
     assert ["approve:4a7f3c2e9b" in message.content for message in posted] == [False, True], (
         "a line about the other card, and a card"
     )
@@ -425,8 +425,8 @@ async def test_calls_of_one_reply_are_approved_each_in_its_place(workspace: Work
     before = len(workspace.fake.calls)
     await workspace.deliver(view)
     assert len(workspace.fake.calls) == before
-    await workspace.deliver(decided(view, **SAM))
-    posted = [*workspace.posted(approvals), *workspace.posted(view.turn.conversation)[:2]]
+    await workspace.deliver(decided_view(view, **SAM))
+    posted = [*workspace.public_messages(approvals), *workspace.public_messages(view.turn.conversation)[:2]]
     assert all("Approved by " in message.content for message in posted)
     assert len(posted) == 3
 
@@ -435,16 +435,16 @@ async def test_an_approver_who_cannot_be_written_to_does_not_keep_others_from_ap
     ada, gus = workspace.fake.user("Ada"), workspace.unreachable_user()
     view = workspace.ask(asking_elsewhere(f"{workspace.platform}:{ada.id}", f"{workspace.platform}:{gus.id}"))
     refs = await workspace.deliver(view)
-    (card,) = workspace.posted(workspace.fake.dm(ada))
+    (card,) = workspace.public_messages(workspace.fake.dm(ada))
     assert "approve:" in card.content
     assert refs[f"card-3@{gus.id}"] == UNREACHED
     before = _requests_besides_lookups(workspace)
     await workspace.deliver(replace(view, revision=view.revision + 1))
     assert _requests_besides_lookups(workspace) == before
-    await workspace.deliver(decided(view, **SAM))
-    (card,) = workspace.posted(workspace.fake.dm(ada))
+    await workspace.deliver(decided_view(view, **SAM))
+    (card,) = workspace.public_messages(workspace.fake.dm(ada))
     assert "approve:" not in card.content
-    assert workspace.posted(workspace.fake.dm(gus)) == []
+    assert workspace.public_messages(workspace.fake.dm(gus)) == []
 
 
 def _requests_besides_lookups(workspace: Workspace) -> int:
@@ -461,9 +461,9 @@ async def test_a_remote_card_whose_channel_is_gone_fails_for_good(workspace: Wor
     with pytest.raises(DeliveryFailed, match="approved in another place") as failure:
         await workspace.deliver(view)
     assert failure.value.permanent
-    await workspace.deliver(decided(view, StepStatus.DENIED, reason="It could not be shown."))
-    assert workspace.posted(approvals) == []
-    posted = workspace.posted(view.turn.conversation)
+    await workspace.deliver(decided_view(view, StepStatus.DENIED, reason="It could not be shown."))
+    assert workspace.public_messages(approvals) == []
+    posted = workspace.public_messages(view.turn.conversation)
     assert any("It could not be shown." in message.content for message in posted)
 
 
@@ -472,8 +472,8 @@ async def test_a_remote_card_whose_channel_goes_later_does_not_keep_the_turn_fro
     view = workspace.ask(asking_elsewhere(workspace.address(approvals)))
     await workspace.deliver(view)
     workspace.close(approvals)
-    await workspace.deliver(decided(view, **SAM))
-    assert any("Over." in message.content for message in workspace.posted(view.turn.conversation))
+    await workspace.deliver(decided_view(view, **SAM))
+    assert any("Over." in message.content for message in workspace.public_messages(view.turn.conversation))
 
 
 async def test_a_rejected_token_denies_no_remote_card(workspace: Workspace) -> None:
@@ -484,7 +484,7 @@ async def test_a_rejected_token_denies_no_remote_card(workspace: Workspace) -> N
         await workspace.deliver(view)
     assert not failure.value.permanent
     await workspace.deliver(view)
-    (card,) = workspace.posted(approvals)
+    (card,) = workspace.public_messages(approvals)
     assert "approve:" in card.content
 
 
@@ -496,4 +496,4 @@ async def test_a_remote_card_without_a_response_is_found_by_another_process(work
         await workspace.deliver(view)
     workspace.take_over(after=3000, refs=False)
     await workspace.deliver(view)
-    assert len(workspace.posted(approvals)) == 1
+    assert len(workspace.public_messages(approvals)) == 1

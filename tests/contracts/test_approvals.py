@@ -60,7 +60,7 @@ async def waiting(harness: Harness, terms: ApprovalRequirements = TERMS, **more:
     return claim
 
 
-def signed(by: Author, revision: int = 1, verdict: DecisionType = DecisionType.APPROVE) -> Decision:
+def make_decision(by: Author, revision: int = 1, verdict: DecisionType = DecisionType.APPROVE) -> Decision:
     return Decision("card-1", revision, verdict, by)
 
 
@@ -92,14 +92,14 @@ async def test_the_terms_a_call_was_asked_on_are_kept_with_it(harness: Harness) 
 async def test_approvals_are_counted_until_there_are_enough_over_a_restart(harness: Harness) -> None:
     claim = await waiting(harness, replace(TERMS, quorum=3))
     assert await harness.log.suspend(claim) is None
-    assert await harness.log.decide(signed(BEN), ApproverEvidence("test:ben")) == MoreApprovalsNeeded(2)
+    assert await harness.log.decide(make_decision(BEN), ApproverEvidence("test:ben")) == MoreApprovalsNeeded(2)
     await harness.restart()
-    assert await harness.log.decide(signed(BEN), ApproverEvidence("test:ben")) == AlreadyDecided(
+    assert await harness.log.decide(make_decision(BEN), ApproverEvidence("test:ben")) == AlreadyDecided(
         "You have already approved it. It needs 2 more approvals."
     )
-    assert await harness.log.decide(signed(ZOE), ApproverEvidence("test-group:ops")) == MoreApprovalsNeeded(1)
+    assert await harness.log.decide(make_decision(ZOE), ApproverEvidence("test-group:ops")) == MoreApprovalsNeeded(1)
     assert await harness.log.claim(1) == [], "it goes on waiting"
-    assert await harness.log.decide(signed(KIM), ApproverEvidence("members")) == Decided(DecisionType.APPROVE)
+    assert await harness.log.decide(make_decision(KIM), ApproverEvidence("members")) == Decided(DecisionType.APPROVE)
     (claim,) = await harness.log.claim(1)
     step = await call(harness)
     assert step.approval is not None
@@ -131,33 +131,37 @@ async def test_a_turn_that_waits_wakes_the_processes_that_may_deliver_what_comes
 
 async def test_stricter_present_requirements_count(harness: Harness) -> None:
     await waiting(harness, ApprovalRequirements())
-    assert await harness.log.decide(signed(BEN), ApproverEvidence("test:ben", quorum=2)) == MoreApprovalsNeeded(1)
-    assert await harness.log.decide(signed(ZOE), ApproverEvidence("test:zoe", quorum=2)) == Decided(
+    assert await harness.log.decide(make_decision(BEN), ApproverEvidence("test:ben", quorum=2)) == MoreApprovalsNeeded(
+        1
+    )
+    assert await harness.log.decide(make_decision(ZOE), ApproverEvidence("test:zoe", quorum=2)) == Decided(
         DecisionType.APPROVE
     )
 
 
 async def test_weaker_present_requirements_change_nothing(harness: Harness) -> None:
     await waiting(harness)
-    assert await harness.log.decide(signed(BEN), ApproverEvidence("test:ben", quorum=1)) == MoreApprovalsNeeded(1)
+    assert await harness.log.decide(make_decision(BEN), ApproverEvidence("test:ben", quorum=1)) == MoreApprovalsNeeded(
+        1
+    )
 
 
 async def test_an_approval_that_counts_no_more_is_taken_out_and_may_be_given_anew(harness: Harness) -> None:
     """The rules became stricter: Ana may not approve at all, and Ben only as a member of the group."""
     await waiting(harness, ApprovalRequirements(quorum=3))
-    assert await harness.log.decide(signed(ANA), ApproverEvidence("members")) == MoreApprovalsNeeded(2)
-    assert await harness.log.decide(signed(BEN), ApproverEvidence("members")) == MoreApprovalsNeeded(1)
+    assert await harness.log.decide(make_decision(ANA), ApproverEvidence("members")) == MoreApprovalsNeeded(2)
+    assert await harness.log.decide(make_decision(BEN), ApproverEvidence("members")) == MoreApprovalsNeeded(1)
     ops = frozenset({"test-group:ops"})
     stricter = ApproverEvidence(
         "test-group:ops", approvers=(ops, frozenset({"members", *ops})), excluded=frozenset({"test:ana"})
     )
-    assert await harness.log.decide(signed(ZOE), stricter) == MoreApprovalsNeeded(2), "of three, Zoe alone"
+    assert await harness.log.decide(make_decision(ZOE), stricter) == MoreApprovalsNeeded(2), "of three, Zoe alone"
     step = await call(harness)
     assert step.approval is not None
     assert (step.status, step.approval.approver_names) == (StepStatus.AWAITING, ("Zoe",))
-    assert await harness.log.decide(signed(BEN), stricter) == MoreApprovalsNeeded(1)
-    assert isinstance(await harness.log.decide(signed(BEN), stricter), AlreadyDecided)
-    assert await harness.log.decide(signed(KIM), stricter) == Decided(DecisionType.APPROVE)
+    assert await harness.log.decide(make_decision(BEN), stricter) == MoreApprovalsNeeded(1)
+    assert isinstance(await harness.log.decide(make_decision(BEN), stricter), AlreadyDecided)
+    assert await harness.log.decide(make_decision(KIM), stricter) == Decided(DecisionType.APPROVE)
     assert await rows(harness, "select principal from decisions order by principal") == [
         ("test:ben",),
         ("test:kim",),
@@ -168,12 +172,12 @@ async def test_an_approval_that_counts_no_more_is_taken_out_and_may_be_given_ane
 
 async def test_a_second_press_does_not_revive_an_approval_that_no_longer_counts(harness: Harness) -> None:
     await waiting(harness, ApprovalRequirements(quorum=2))
-    assert await harness.log.decide(signed(ANA), ApproverEvidence("members")) == MoreApprovalsNeeded(1)
+    assert await harness.log.decide(make_decision(ANA), ApproverEvidence("members")) == MoreApprovalsNeeded(1)
     barring = ApproverEvidence("members", excluded=frozenset({"test:ana"}))
-    assert await harness.log.decide(signed(BEN), barring) == MoreApprovalsNeeded(1)
+    assert await harness.log.decide(make_decision(BEN), barring) == MoreApprovalsNeeded(1)
     for _ in range(3):
-        assert isinstance(await harness.log.decide(signed(BEN), barring), AlreadyDecided)
-    assert await harness.log.decide(signed(ZOE), barring) == Decided(DecisionType.APPROVE)
+        assert isinstance(await harness.log.decide(make_decision(BEN), barring), AlreadyDecided)
+    assert await harness.log.decide(make_decision(ZOE), barring) == Decided(DecisionType.APPROVE)
     step = await call(harness)
     assert step.approval is not None
     assert step.approval.decided_by == "Ben and Zoe"
@@ -181,9 +185,9 @@ async def test_a_second_press_does_not_revive_an_approval_that_no_longer_counts(
 
 async def test_one_denial_settles_it_and_an_approval_can_be_taken_back_by_one(harness: Harness) -> None:
     await waiting(harness, replace(TERMS, quorum=3))
-    assert await harness.log.decide(signed(BEN)) == MoreApprovalsNeeded(2)
-    assert await harness.log.decide(signed(BEN, verdict=DecisionType.DENY)) == Decided(DecisionType.DENY)
-    assert isinstance(await harness.log.decide(signed(ZOE)), AlreadyDecided)
+    assert await harness.log.decide(make_decision(BEN)) == MoreApprovalsNeeded(2)
+    assert await harness.log.decide(make_decision(BEN, verdict=DecisionType.DENY)) == Decided(DecisionType.DENY)
+    assert isinstance(await harness.log.decide(make_decision(ZOE)), AlreadyDecided)
     step = await call(harness)
     assert step.approval is not None
     assert (step.status, step.approval.decided_by) == (StepStatus.DENIED, "Ben")
@@ -192,15 +196,15 @@ async def test_one_denial_settles_it_and_an_approval_can_be_taken_back_by_one(ha
 
 async def test_an_approval_is_on_the_arguments_as_they_were(harness: Harness) -> None:
     await waiting(harness)
-    assert await harness.log.decide(signed(BEN)) == MoreApprovalsNeeded(1)
+    assert await harness.log.decide(make_decision(BEN)) == MoreApprovalsNeeded(1)
     assert await harness.log.revise(Revision("card-1", 1, {"a": 2}, "other print", KIM))
     assert await harness.log.revise(Revision("card-1", 2, {"a": 3}, "third print", ZOE))
     step = await call(harness)
     assert step.approval is not None
     assert (step.approval.approver_names, step.approval.editors) == ((), frozenset({"test:kim", "test:zoe"}))
-    assert await harness.log.decide(signed(ANA, 1)) == StaleRevision()
-    assert await harness.log.decide(signed(BEN, 3)) == MoreApprovalsNeeded(1)
-    assert await harness.log.decide(signed(ANA, 3)) == Decided(DecisionType.APPROVE)
+    assert await harness.log.decide(make_decision(ANA, 1)) == StaleRevision()
+    assert await harness.log.decide(make_decision(BEN, 3)) == MoreApprovalsNeeded(1)
+    assert await harness.log.decide(make_decision(ANA, 3)) == Decided(DecisionType.APPROVE)
 
 
 async def test_an_approval_whose_commit_gave_no_answer_is_counted_once(harness: Harness) -> None:
@@ -217,7 +221,7 @@ async def test_an_approval_whose_commit_gave_no_answer_is_counted_once(harness: 
         (ZOE, MoreApprovalsNeeded(1)),
         (KIM, Decided(DecisionType.APPROVE)),
     ):
-        assert await harness.log.decide(signed(by)) == comes
+        assert await harness.log.decide(make_decision(by)) == comes
     assert len(await rows(harness, "select 1 from audit where kind in ('signed', 'decided')")) == 3
 
 
@@ -226,7 +230,7 @@ async def test_of_many_clicks_at_once_as_many_people_decide_as_have_to(harness: 
     quorum = 1 + seed % 3
     await waiting(harness, replace(TERMS, quorum=quorum))
     people = [ANA, BEN, ZOE, KIM]
-    clicks = [signed(by) for by in people] * 3
+    clicks = [make_decision(by) for by in people] * 3
     random.Random(seed).shuffle(clicks)
     settled = await asyncio.gather(*(harness.log.decide(click) for click in clicks))
     assert [each for each in settled if isinstance(each, Decided)] == [Decided(DecisionType.APPROVE)]
@@ -237,7 +241,7 @@ async def test_of_many_clicks_at_once_as_many_people_decide_as_have_to(harness: 
 # ------------------------------------------------------------------ reminders
 
 
-async def posted(harness: Harness, claim: Claim) -> None:
+async def deliver_view(harness: Harness, claim: Claim) -> None:
     await harness.log.acquire_delivery(claim.turn_id, NEWEST)
     await harness.log.mark_delivered(claim.turn_id, NEWEST)
 
@@ -248,7 +252,7 @@ async def test_a_reminder_is_due_after_its_time_from_when_the_card_was_posted_an
     claim = await waiting(harness, remind_in=30.0)
     harness.time += 100
     assert await harness.log.take_reminders([""], 8) == [], "nobody has seen it"
-    await posted(harness, claim)
+    await deliver_view(harness, claim)
     harness.time += 29
     assert await harness.log.take_reminders([""], 8) == []
     harness.time += 1
@@ -260,22 +264,22 @@ async def test_a_reminder_is_due_after_its_time_from_when_the_card_was_posted_an
 
 async def test_no_reminder_is_sent_for_settled_calls_or_calls_without_one(harness: Harness) -> None:
     claim = await waiting(harness, ApprovalRequirements(), remind_in=30.0)
-    await posted(harness, claim)
-    assert await harness.log.decide(signed(BEN)) == Decided(DecisionType.APPROVE)
+    await deliver_view(harness, claim)
+    assert await harness.log.decide(make_decision(BEN)) == Decided(DecisionType.APPROVE)
     harness.time += 31
     assert await harness.log.take_reminders([""], 8) == []
 
 
 async def test_no_reminder_is_sent_for_a_call_that_has_timed_out_unseen(harness: Harness) -> None:
     claim = await waiting(harness, ApprovalRequirements(), remind_in=30.0)
-    await posted(harness, claim)
+    await deliver_view(harness, claim)
     harness.time += 60
     assert await harness.log.take_reminders([""], 8) == []
 
 
 async def test_of_many_processes_that_look_at_once_one_reminds(harness: Harness) -> None:
     claim = await waiting(harness, remind_in=30.0)
-    await posted(harness, claim)
+    await deliver_view(harness, claim)
     harness.time += 31
     logs = [harness.log] * 4
     if isinstance(harness, PostgresHarness):
@@ -292,7 +296,7 @@ IN_PRIVATE = PossibleApprovers(((Approver("test:ben", "Ben", ApprovalNotice.PRIV
 async def test_approvers_are_notified_in_private_once_as_soon_as_the_card_is_posted(harness: Harness) -> None:
     claim = await waiting(harness, possible_approvers=IN_PRIVATE)
     assert await harness.log.take_private_notices([""], 8) == [], "there is no card to link to yet"
-    await posted(harness, claim)
+    await deliver_view(harness, claim)
     assert await harness.log.take_private_notices(["test:elsewhere:"], 8) == []
     ((turn, step),) = await harness.log.take_private_notices([f"{HALL.workspace_key}:"], 8)
     assert step.approval is not None
@@ -303,12 +307,12 @@ async def test_approvers_are_notified_in_private_once_as_soon_as_the_card_is_pos
 
 async def test_no_private_notice_is_sent_for_decided_or_mentioned_calls(harness: Harness) -> None:
     mentioned = PossibleApprovers(((Approver("test:ben", "Ben", ApprovalNotice.MENTION),),))
-    await posted(harness, await waiting(harness, possible_approvers=mentioned))
+    await deliver_view(harness, await waiting(harness, possible_approvers=mentioned))
     assert await harness.log.take_private_notices([""], 8) == []
 
 
 async def test_of_many_processes_that_look_at_once_one_notifies(harness: Harness) -> None:
-    await posted(harness, await waiting(harness, possible_approvers=IN_PRIVATE))
+    await deliver_view(harness, await waiting(harness, possible_approvers=IN_PRIVATE))
     logs = [harness.log] * 4
     if isinstance(harness, PostgresHarness):
         logs = [harness.another() for _ in range(4)]
@@ -319,15 +323,15 @@ async def test_of_many_processes_that_look_at_once_one_notifies(harness: Harness
 async def test_an_approval_that_takes_a_view_counts_for_users_who_opened_every_page(harness: Harness) -> None:
     await waiting(harness, ApprovalRequirements())
     viewing = ApproverEvidence("members", must_view=True)
-    assert await harness.log.decide(signed(BEN), viewing) == ViewRequired()
+    assert await harness.log.decide(make_decision(BEN), viewing) == ViewRequired()
     assert await harness.log.record_view("card-1", 1, Portion(1, 2), BEN)
     assert await harness.log.record_view("card-1", 1, Portion(1, 2), ZOE)
     assert await harness.log.record_view("card-1", 1, Portion(2, 2), ZOE)
     assert not await harness.log.record_view("card-1", 2, Portion(), BEN)
     assert not await harness.log.record_view("card-2", 1, Portion(), BEN)
-    assert await harness.log.decide(signed(BEN), viewing) == ViewRequired()
+    assert await harness.log.decide(make_decision(BEN), viewing) == ViewRequired()
     log = await harness.restart()
-    assert await log.decide(signed(ZOE), viewing) == Decided(DecisionType.APPROVE)
+    assert await log.decide(make_decision(ZOE), viewing) == Decided(DecisionType.APPROVE)
     assert not await log.record_view("card-1", 1, Portion(2, 2), BEN)
     opened = await rows(harness, "select actor from audit where kind = 'opened' order by seq")
     assert opened == [("test:ben",), ("test:zoe",)]
@@ -337,11 +341,11 @@ async def test_a_form_is_on_record_and_takes_the_place_of_no_view(harness: Harne
     await waiting(harness, ApprovalRequirements())
     viewing = ApproverEvidence("members", must_view=True)
     assert await harness.log.record_view("card-1", 1, Portion(0), BEN)
-    assert await harness.log.decide(signed(BEN), viewing) == ViewRequired()
+    assert await harness.log.decide(make_decision(BEN), viewing) == ViewRequired()
     for page in (1, 2):
         assert await harness.log.record_view("card-1", 1, Portion(page, 2), BEN)
     assert await harness.log.record_view("card-1", 1, Portion(0), BEN)
-    assert await harness.log.decide(signed(BEN), viewing) == Decided(DecisionType.APPROVE)
+    assert await harness.log.decide(make_decision(BEN), viewing) == Decided(DecisionType.APPROVE)
 
 
 async def test_where_stored_secrets_are_is_kept_for_each_revision(harness: Harness) -> None:

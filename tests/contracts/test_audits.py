@@ -42,7 +42,7 @@ FILE = Path("a.checkpoints")
 ELSEWHERE = ConversationKey("test", "v", "hall", "1")
 
 
-def called(n: int, status: StepStatus, card: str = "", *, repeatable: bool = False) -> ToolStep:
+def make_call(n: int, status: StepStatus, card: str = "", *, repeatable: bool = False) -> ToolStep:
     approval = Approval(card, 1, PRINT, ANA, None) if card else None
     denied = ToolResult(f"c{n}", (TextPart("no"),), is_error=True) if status is StepStatus.DENIED else None
     return ToolStep(
@@ -69,12 +69,12 @@ async def kinds(harness: Harness, query: AuditQuery | None = None) -> list[tuple
     return [(entry.kind, entry.actor) for entry in await entries(harness, query)]
 
 
-async def asked(
+async def store_waiting_turn(
     harness: Harness, conversation: ConversationKey = HALL, card: str = "card-1", holding: Collection[str] = ()
 ) -> str:
     """Store a turn that awaits approval. Return its id."""
     claim = await running(harness, f"hi {card}", conversation, holding)
-    step = called(2, StepStatus.AWAITING, card)
+    step = make_call(2, StepStatus.AWAITING, card)
     await harness.log.append(claim, wants(step), [step])
     return claim.turn_id
 
@@ -87,7 +87,7 @@ async def test_a_call_of_an_agent_names_it(harness: Harness) -> None:
     _, claim = await harness.log.enqueue_and_claim(replace(message("hi"), agent=support))
     assert claim is not None
     judged = StoredPolicyResult(ApprovalPolicy.ASK_USER, "policy.toml:7")
-    step = replace(called(2, StepStatus.AWAITING, "card-1"), policy_result=judged)
+    step = replace(make_call(2, StepStatus.AWAITING, "card-1"), policy_result=judged)
     await harness.log.append(claim, wants(step), [step])
     (entry,) = await entries(harness)
     assert (entry.kind, entry.facts["agent"], entry.facts["agent_id"]) == ("asked", "サポート", "p1")
@@ -95,7 +95,7 @@ async def test_a_call_of_an_agent_names_it(harness: Harness) -> None:
 
 
 async def test_a_denial_because_no_user_could_be_asked_has_no_decider(harness: Harness) -> None:
-    await asked(harness)
+    await store_waiting_turn(harness)
     await harness.log.decide(Decision("card-1", 1, DecisionType.DENY, BEN, "No terminal.", is_automatic=True))
     entry = (await entries(harness))[-1]
     assert (entry.kind, entry.actor, entry.facts["reason"]) == ("decided", "countersign", "No terminal.")
@@ -107,7 +107,7 @@ async def test_a_denial_because_no_user_could_be_asked_has_no_decider(harness: H
 
 async def test_an_approved_call_is_followed_from_the_question_to_its_end_by_one_fingerprint(harness: Harness) -> None:
     claim = await running(harness)
-    step = called(2, StepStatus.AWAITING, "card-1")
+    step = make_call(2, StepStatus.AWAITING, "card-1")
     await harness.log.append(claim, wants(step), [step])
     await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
     await harness.log.start_call(claim, 2)
@@ -127,7 +127,7 @@ async def test_an_approved_call_is_followed_from_the_question_to_its_end_by_one_
 
 async def test_a_call_that_needed_no_approval_is_there_with_how_long_it_took(harness: Harness) -> None:
     claim = await running(harness)
-    step = called(2, StepStatus.READY, repeatable=True)
+    step = make_call(2, StepStatus.READY, repeatable=True)
     await harness.log.append(claim, wants(step), [step])
     await harness.log.finish_call(claim, 2, StepStatus.FAILED, result(2), 0.25)
     (ran,) = await entries(harness)
@@ -137,7 +137,7 @@ async def test_a_call_that_needed_no_approval_is_there_with_how_long_it_took(har
 
 async def test_a_call_that_was_not_sent_after_all_did_not_run(harness: Harness) -> None:
     claim = await running(harness)
-    step = called(2, StepStatus.READY)
+    step = make_call(2, StepStatus.READY)
     await harness.log.append(claim, wants(step), [step])
     await harness.log.finish_call(claim, 2, StepStatus.FAILED, result(2))
     assert await kinds(harness) == [("not run", "test:ana")]
@@ -145,7 +145,7 @@ async def test_a_call_that_was_not_sent_after_all_did_not_run(harness: Harness) 
 
 async def test_a_revised_call_runs_under_the_fingerprint_of_its_new_arguments(harness: Harness) -> None:
     claim = await running(harness)
-    step = called(2, StepStatus.AWAITING, "card-1")
+    step = make_call(2, StepStatus.AWAITING, "card-1")
     await harness.log.append(claim, wants(step), [step])
     other = fingerprint(TOOL, {"text": "less"})
     await harness.log.revise(Revision("card-1", 1, {"text": "less"}, other, BEN))
@@ -158,7 +158,7 @@ async def test_a_revised_call_runs_under_the_fingerprint_of_its_new_arguments(ha
 
 async def test_a_call_that_a_policy_forbids_is_there_once(harness: Harness) -> None:
     claim = await running(harness)
-    step = called(2, StepStatus.DENIED)
+    step = make_call(2, StepStatus.DENIED)
     for _ in range(2):
         await harness.log.append(claim, wants(step), [step])
     (row,) = await entries(harness)
@@ -167,7 +167,7 @@ async def test_a_call_that_a_policy_forbids_is_there_once(harness: Harness) -> N
 
 async def test_a_call_of_unknown_outcome_is_in_the_audit_by_name(harness: Harness) -> None:
     claim = await running(harness)
-    step = called(2, StepStatus.READY)
+    step = make_call(2, StepStatus.READY)
     await harness.log.append(claim, wants(step), [step])
     await harness.log.start_call(claim, 2)
     log = await harness.restart()
@@ -179,7 +179,7 @@ async def test_a_call_of_unknown_outcome_is_in_the_audit_by_name(harness: Harnes
 
 async def test_a_step_that_cannot_be_read_does_not_keep_its_turn_from_ending(harness: Harness) -> None:
     claim = await running(harness)
-    step = called(2, StepStatus.READY)
+    step = make_call(2, StepStatus.READY)
     await harness.log.append(claim, wants(step), [step])
     await harness.log.start_call(claim, 2)
     spoil = sa.text("update steps set body = '{\"v\": 9}' where n = 2")
@@ -190,7 +190,11 @@ async def test_a_step_that_cannot_be_read_does_not_keep_its_turn_from_ending(har
 
 async def test_nothing_that_was_said_or_returned_is_in_it(harness: Harness) -> None:
     claim = await running(harness, SECRET)
-    steps = [called(2, StepStatus.AWAITING, "card-1"), called(3, StepStatus.READY), called(4, StepStatus.DENIED)]
+    steps = [
+        make_call(2, StepStatus.AWAITING, "card-1"),
+        make_call(3, StepStatus.READY),
+        make_call(4, StepStatus.DENIED),
+    ]
     await harness.log.append(claim, wants(*steps), steps)
     await harness.log.record_rejection("card-1", SAM, "You may not approve this.")
     await harness.log.decide(Decision("card-1", 1, DecisionType.DENY, BEN, SECRET))
@@ -206,7 +210,7 @@ async def test_nothing_that_was_said_or_returned_is_in_it(harness: Harness) -> N
 
 
 async def test_a_refused_user_is_in_the_audit_once_for_each_reason(harness: Harness) -> None:
-    turn_id = await asked(harness)
+    turn_id = await store_waiting_turn(harness)
     for _ in range(300):
         await harness.log.record_rejection("card-1", SAM, "You may not approve this.")
     await harness.log.record_rejection("card-1", SAM, "Not your own.")
@@ -223,7 +227,7 @@ async def test_a_refused_user_is_in_the_audit_once_for_each_reason(harness: Harn
 
 
 async def test_many_tries_at_once_in_many_processes_are_one_row(harness: Harness) -> None:
-    await asked(harness)
+    await store_waiting_turn(harness)
     logs = [SqlTurnLog(harness.database) for _ in range(4)]
     await asyncio.gather(*(log.record_rejection("card-1", SAM, "You may not.") for log in logs for _ in range(10)))
     assert len(await entries(harness, AuditQuery(kinds=("refused",)))) == 1
@@ -238,7 +242,7 @@ async def test_tries_at_approvals_that_do_not_exist_leave_nothing(harness: Harne
 
 
 async def test_rows_are_found_by_person_time_kind_and_server_all_at_once(harness: Harness) -> None:
-    await asked(harness)
+    await store_waiting_turn(harness)
     harness.time += 100
     await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
     since = harness.time
@@ -251,8 +255,8 @@ async def test_rows_are_found_by_person_time_kind_and_server_all_at_once(harness
 
 
 async def test_a_horizon_hides_other_workspaces_and_other_peoples_servers(harness: Harness) -> None:
-    first = await asked(harness)
-    await asked(harness, ELSEWHERE, "card-2", (first,))
+    first = await store_waiting_turn(harness)
+    await store_waiting_turn(harness, ELSEWHERE, "card-2", (first,))
 
     def administer(connection: sa.Connection) -> None:
         for server in ("id-of-s", "theirs"):
@@ -371,7 +375,7 @@ async def test_turns_that_retention_or_a_person_deleted_are_no_finding_and_turns
 ) -> None:
     for thread in ("1", "2", "3"):
         claim = await running(harness, f"hi {thread}", ConversationKey("test", "w", "hall", thread))
-        denied = called(2, StepStatus.DENIED)
+        denied = make_call(2, StepStatus.DENIED)
         await harness.log.append(claim, wants(denied), [denied])
         await harness.log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("no"))], "")
         harness.time += 1000

@@ -53,7 +53,7 @@ async def deliver(harness: Harness, turn_id: str) -> None:
     await harness.log.mark_delivered(turn_id, (await harness.log.get_view(turn_id)).revision)
 
 
-async def answered(harness: Harness, text: str = "hi", conversation: ConversationKey = HALL) -> Claim:
+async def store_answered_turn(harness: Harness, text: str = "hi", conversation: ConversationKey = HALL) -> Claim:
     """Store a turn with a delivered answer. Return its claim."""
     claim = await running(harness, text, conversation)
     await harness.log.finish(claim, TurnStatus.DONE, [ModelStep(1, assistant(f"about {text}"))], "")
@@ -153,7 +153,7 @@ async def test_a_message_that_comes_again_is_known_and_its_thread_is_followed(ha
 
 
 async def test_a_turn_without_content_is_read_no_more_and_never_shown_again(harness: Harness) -> None:
-    claim = await answered(harness)
+    claim = await store_answered_turn(harness)
     await delete(harness)
     with pytest.raises(ContentDeleted):
         await harness.log.get_view(claim.turn_id)
@@ -199,14 +199,14 @@ async def test_content_stays_until_the_answer_is_out_and_no_longer_than_a_day(ha
 
 
 async def test_a_client_of_the_http_api_has_some_minutes_to_read_the_answer(harness: Harness) -> None:
-    await answered(harness, "one", ConversationKey(HTTP, "w", "token", "1"))
+    await store_answered_turn(harness, "one", ConversationKey(HTTP, "w", "token", "1"))
     assert await delete(harness) == 0
     harness.time += 301
     assert await delete(harness) == 1
 
 
 async def test_a_process_that_died_before_the_deletion_is_made_up_for(harness: Harness) -> None:
-    await answered(harness)
+    await store_answered_turn(harness)
     log = await harness.restart()
     assert await delete(harness, log) == 1
     assert await columns_with(harness.database, "about hi") == []
@@ -215,7 +215,7 @@ async def test_a_process_that_died_before_the_deletion_is_made_up_for(harness: H
 async def test_the_history_has_bare_turns_and_only_a_terminal_remembers_them_in_its_process(harness: Harness) -> None:
     terminal = ConversationKey(CONSOLE, "w", "ana", "1")
     for conversation in (HALL, terminal):
-        await answered(harness, f"hi {conversation.platform}", conversation)
+        await store_answered_turn(harness, f"hi {conversation.platform}", conversation)
     claim = await running(harness, "next")
     await harness.log.save_summary(claim, HistorySummary(1, MARKER), await harness.log.history(HALL, 2, 9))
     assert await delete(harness) == 2
@@ -230,7 +230,7 @@ async def test_the_history_has_bare_turns_and_only_a_terminal_remembers_them_in_
 
 
 async def test_an_unreadable_turn_is_deleted_too(harness: Harness) -> None:
-    claim = await answered(harness)
+    claim = await store_answered_turn(harness)
     broken = '{"v": 99, "text": "' + MARKER + '"}'
 
     def spoil(connection: sa.Connection) -> None:
@@ -256,7 +256,7 @@ async def test_rows_without_content_go_when_retention_deletes_turns(harness: Har
 
 
 async def test_the_conversation_of_another_user_keeps_its_content(harness: Harness) -> None:
-    await answered(harness, "gone")
+    await store_answered_turn(harness, "gone")
     other = ConversationKey("test", "w", "hall", "9")
     claim = await running(harness, "goes on", other)
     await delete(harness)

@@ -35,7 +35,7 @@ LINK = ElicitationRequest("page", "Pay here.", UrlMode("https://pay.example.com/
 ANSWER = ElicitationResult(ElicitationAction.ACCEPT, {"seats": 3, "hidden": "number-4711"})
 
 
-async def started(harness: Harness) -> Claim:
+async def store_started_call(harness: Harness) -> Claim:
     claim = await running(harness)
     await harness.log.append(claim, WANTS, [write(2)])
     await harness.log.start_call(claim, 2)
@@ -46,7 +46,7 @@ async def asking(
     harness: Harness, *questions: ElicitationRequest, seconds: float | None = 60.0
 ) -> tuple[Claim, list[str]]:
     """Store a delivered turn that is suspended for elicitations. Return its claim and their ids."""
-    claim = await started(harness)
+    claim = await store_started_call(harness)
     record = await harness.log.suspend_for_elicitation(
         claim, 2, CallNeedsInput(questions or (FORM,), "state \u2028 1"), seconds
     )
@@ -106,7 +106,7 @@ async def test_a_call_waits_for_the_last_of_its_questions(harness: Harness) -> N
 
 
 async def test_a_questions_time_runs_from_the_moment_it_was_posted_and_wakes_its_turn(harness: Harness) -> None:
-    claim = await started(harness)
+    claim = await store_started_call(harness)
     record = await harness.log.suspend_for_elicitation(claim, 2, CallNeedsInput((FORM,)), 60.0)
     harness.time += 3600
     assert await harness.log.suspend(claim) is None
@@ -122,7 +122,7 @@ async def test_a_questions_time_runs_from_the_moment_it_was_posted_and_wakes_its
 
 
 async def test_a_question_that_can_never_be_shown_is_nobodys_to_answer(harness: Harness) -> None:
-    claim = await started(harness)
+    claim = await store_started_call(harness)
     record = await harness.log.suspend_for_elicitation(claim, 2, CallNeedsInput((FORM,)), 60.0)
     assert await harness.log.suspend(claim) is None
     await harness.log.acquire_delivery(claim.turn_id, record.revision)
@@ -134,7 +134,7 @@ async def test_a_question_that_can_never_be_shown_is_nobodys_to_answer(harness: 
 
 
 async def test_an_owner_that_was_replaced_can_ask_nothing(harness: Harness) -> None:
-    claim = await started(harness)
+    claim = await store_started_call(harness)
     await harness.restart()
     await again(harness)
     with pytest.raises(LostLease):
@@ -144,7 +144,7 @@ async def test_an_owner_that_was_replaced_can_ask_nothing(harness: Harness) -> N
 
 
 async def test_a_question_of_a_running_call_is_withdrawn_when_the_call_ends(harness: Harness) -> None:
-    claim = await started(harness)
+    claim = await store_started_call(harness)
     record, asked = await harness.log.open_elicitation(claim, 2, FORM, 60.0)
     assert [elicitation.id for elicitation in record.calls[0].pending_elicitations] == [asked]
     assert record.calls[0].status is StepStatus.STARTED
@@ -168,7 +168,7 @@ async def test_a_question_of_a_dead_process_is_withdrawn_by_the_next(harness: Ha
 
 
 async def test_withdrawing_changes_nothing_that_was_answered(harness: Harness) -> None:
-    claim = await started(harness)
+    claim = await store_started_call(harness)
     _, asked = await harness.log.open_elicitation(claim, 2, FORM, 60.0)
     await harness.log.answer_elicitation(asked, ANSWER, ANA)
     record = await harness.log.cancel_elicitation(claim, asked, "The question expired without an answer.")

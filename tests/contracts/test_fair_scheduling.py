@@ -19,7 +19,7 @@ from tests.turn_log_harness import Harness, PostgresHarness
 CARA = Author("test", "cara", "Cara")
 
 
-def said(author: Author, n: int, workspace: str = "w") -> InboundMessage:
+def new_message(author: Author, n: int, workspace: str = "w") -> InboundMessage:
     """Return a message in its own conversation."""
     where = ConversationKey("test", workspace, author.id, str(n))
     return message(f"{author.id} {workspace} {n}", conversation=where, author=author)
@@ -29,11 +29,11 @@ async def ask(harness: Harness, author: Author, number: int, workspace: str = "w
     turns = []
     for n in range(number):
         harness.time += 0.001
-        turns.append((await harness.log.enqueue(said(author, n, workspace))).turn_id)
+        turns.append((await harness.log.enqueue(new_message(author, n, workspace))).turn_id)
     return turns
 
 
-def limited(harness: Harness, running: int = 1000, queued: int = 1000) -> SqlTurnLog:
+def set_limits(harness: Harness, running: int = 1000, queued: int = 1000) -> SqlTurnLog:
     """Return the turn log of the process under test, with limits."""
     harness.log = SqlTurnLog(harness.database, limits=TurnLimits(running, queued))
     return harness.log
@@ -80,7 +80,7 @@ async def test_among_equals_the_workspace_with_the_fewest_goes_first(harness: Ha
 
 
 async def test_no_person_has_more_running_than_one_may_and_the_others_lose_nothing(harness: Harness) -> None:
-    log = limited(harness, running=3)
+    log = set_limits(harness, running=3)
     await ask(harness, ANA, 20)
     await ask(harness, BEN, 1)
     held: list[Claim] = []
@@ -91,7 +91,7 @@ async def test_no_person_has_more_running_than_one_may_and_the_others_lose_nothi
 
 
 async def test_a_turn_that_waits_for_an_approval_takes_no_place(harness: Harness) -> None:
-    log = limited(harness, running=1)
+    log = set_limits(harness, running=1)
     await ask(harness, ANA, 2)
     (claim,) = await log.claim(8)
     await log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
@@ -102,7 +102,7 @@ async def test_a_turn_that_waits_for_an_approval_takes_no_place(harness: Harness
 async def test_users_whose_turns_cannot_go_on_hold_up_no_other(harness: Harness) -> None:
     for n in range(40):
         author = Author("test", f"p{n}", "P")
-        await harness.log.enqueue(said(author, 1))
+        await harness.log.enqueue(new_message(author, 1))
         (claim,) = await harness.log.claim(1)
         await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(f"card-{n}", None))])
         await harness.log.suspend(claim)
@@ -112,42 +112,42 @@ async def test_users_whose_turns_cannot_go_on_hold_up_no_other(harness: Harness)
 
 
 async def test_a_turn_begins_with_its_message_unless_its_author_has_enough_running(harness: Harness) -> None:
-    log = limited(harness, running=2)
-    claims = [(await log.enqueue_and_claim(said(author, n)))[1] for n, author in enumerate((ANA, ANA, ANA, BEN))]
+    log = set_limits(harness, running=2)
+    claims = [(await log.enqueue_and_claim(new_message(author, n)))[1] for n, author in enumerate((ANA, ANA, ANA, BEN))]
     assert [claim is not None for claim in claims] == [True, True, False, True]
     assert await take(harness, 8, [claim for claim in claims if claim]) == []
 
 
 @pytest.mark.parametrize("way", ["enqueue", "enqueue_and_claim"])
 async def test_a_full_queue_refuses_its_persons_messages_alone(harness: Harness, way: str) -> None:
-    log = limited(harness, running=1, queued=2)
+    log = set_limits(harness, running=1, queued=2)
     receive = getattr(log, way)
-    await log.enqueue(said(ANA, 0))
+    await log.enqueue(new_message(ANA, 0))
     await log.claim(8)
     for n in (1, 2):
-        await receive(said(ANA, n))
+        await receive(new_message(ANA, n))
     with pytest.raises(QueueFull, match="2 of your messages are waiting already"):
-        await receive(said(ANA, 3))
-    await receive(said(BEN, 1))
+        await receive(new_message(ANA, 3))
+    await receive(new_message(BEN, 1))
 
 
 @pytest.mark.parametrize("way", ["enqueue", "enqueue_and_claim"])
 async def test_a_message_that_was_accepted_is_not_refused_when_it_comes_again(harness: Harness, way: str) -> None:
-    log = limited(harness, queued=2)
-    first = [await log.enqueue(said(ANA, n)) for n in range(2)]
-    again = getattr(log, way)(said(ANA, 1))
+    log = set_limits(harness, queued=2)
+    first = [await log.enqueue(new_message(ANA, n)) for n in range(2)]
+    again = getattr(log, way)(new_message(ANA, 1))
     receipt = await again
     receipt = receipt[0] if isinstance(receipt, tuple) else receipt
     assert (receipt.turn_id, receipt.redelivery) == (first[1].turn_id, True)
 
 
 async def test_a_message_that_was_refused_may_come_again(harness: Harness) -> None:
-    log = limited(harness, queued=1)
-    await log.enqueue(said(ANA, 0))
+    log = set_limits(harness, queued=1)
+    await log.enqueue(new_message(ANA, 0))
     with pytest.raises(QueueFull):
-        await log.enqueue(said(ANA, 1))
+        await log.enqueue(new_message(ANA, 1))
     await log.claim(1)
-    assert not (await log.enqueue(said(ANA, 1))).redelivery
+    assert not (await log.enqueue(new_message(ANA, 1))).redelivery
 
 
 async def test_a_waiting_turn_names_the_turn_before_it(harness: Harness) -> None:
@@ -179,7 +179,9 @@ async def test_many_processes_keep_one_limit(postgres: Server) -> None:
     pg_harness = PostgresHarness(await asyncio.to_thread(postgres.fresh, virtual_clock=True))
     limits = TurnLimits(running=5, queued=30)
     logs = [SqlTurnLog(pg_harness.database, limits=limits) for _ in range(6)]
-    received = await asyncio.gather(*(logs[n % 6].enqueue(said(ANA, n)) for n in range(60)), return_exceptions=True)
+    received = await asyncio.gather(
+        *(logs[n % 6].enqueue(new_message(ANA, n)) for n in range(60)), return_exceptions=True
+    )
     assert sum(isinstance(each, QueueFull) for each in received) == 30
     claims = await asyncio.gather(*(log.claim(8) for log in logs))
     assert sum(map(len, claims)) == 5

@@ -21,7 +21,7 @@ def store(harness: Harness) -> FaultStore:
     return SqlFaultStore(harness.database)
 
 
-async def delivered(store: FaultStore, ref: str = "C1:1.0") -> FaultRecord:
+async def deliver_fault(store: FaultStore, ref: str = "C1:1.0") -> FaultRecord:
     """Deliver the only undelivered fault. Return its record."""
     (record,) = await store.undelivered_faults()
     await store.begin_message(record)
@@ -32,7 +32,7 @@ async def delivered(store: FaultStore, ref: str = "C1:1.0") -> FaultRecord:
 async def test_a_fault_is_delivered_once_however_often_it_is_reported(store: FaultStore) -> None:
     for _ in range(3):
         await store.report(WEATHER, "one", SECONDS)
-    record = await delivered(store)
+    record = await deliver_fault(store)
     assert (record.fault, record.closed_at, record.occurrences) == (WEATHER, None, 1)
     await store.report(WEATHER, "two", SECONDS)
     assert await store.undelivered_faults() == []
@@ -40,48 +40,48 @@ async def test_a_fault_is_delivered_once_however_often_it_is_reported(store: Fau
 
 async def test_another_cause_is_delivered_in_the_same_message(store: FaultStore) -> None:
     await store.report(WEATHER, "one", SECONDS)
-    await delivered(store)
+    await deliver_fault(store)
     await store.report(replace(WEATHER, cause="It refuses connections."), "one", SECONDS)
-    record = await delivered(store)
+    record = await deliver_fault(store)
     assert (record.fault.cause, record.ref, record.message) == ("It refuses connections.", "C1:1.0", 1)
 
 
 async def test_a_fault_is_over_when_its_last_reporter_withdraws_it(store: FaultStore, harness: Harness) -> None:
     for reporter in ("one", "two"):
         await store.report(WEATHER, reporter, SECONDS)
-    await delivered(store)
+    await deliver_fault(store)
     await store.withdraw(WEATHER.key, "one")
     assert await store.undelivered_faults() == []
     harness.time += 60
     await store.withdraw(WEATHER.key, "two")
-    record = await delivered(store)
+    record = await deliver_fault(store)
     assert record.closed_at == pytest.approx(record.opened_at + 60, abs=5)
     assert record.ref == "C1:1.0"
 
 
 async def test_a_fault_is_over_when_its_reporter_has_vanished(store: FaultStore, harness: Harness) -> None:
     await store.report(WEATHER, "one", SECONDS)
-    await delivered(store)
+    await deliver_fault(store)
     harness.time += SECONDS - 10
     await store.close_unreported()
     assert await store.undelivered_faults() == []
     harness.time += 20
     await store.close_unreported()
-    assert (await delivered(store)).closed_at is not None
+    assert (await deliver_fault(store)).closed_at is not None
 
 
 async def test_an_open_fault_can_be_kept_open_without_being_opened(store: FaultStore, harness: Harness) -> None:
     await store.extend(WEATHER.key, "one", SECONDS)
     assert await store.undelivered_faults() == []
     await store.report(WEATHER, "one", SECONDS)
-    await delivered(store)
+    await deliver_fault(store)
     harness.time += SECONDS - 10
     await store.extend(WEATHER.key, "two", SECONDS)
     harness.time += 20
     await store.close_unreported()
     assert await store.undelivered_faults() == []
     await store.withdraw(WEATHER.key, "two")
-    await delivered(store)
+    await deliver_fault(store)
     await store.extend(WEATHER.key, "two", SECONDS)
     assert await store.undelivered_faults() == []
 
@@ -91,22 +91,22 @@ async def test_a_fault_that_returns_within_an_hour_is_counted_in_its_message(
 ) -> None:
     for times in (1, 2, 3):
         await store.report(WEATHER, "one", SECONDS)
-        record = await delivered(store)
+        record = await deliver_fault(store)
         assert (record.message, record.occurrences) == (1, times)
         assert (record.ref == "") is (times == 1)
         harness.time += 60
         await store.withdraw(WEATHER.key, "one")
-        await delivered(store)
+        await deliver_fault(store)
 
 
 async def test_a_fault_that_returns_after_an_hour_gets_another_message(store: FaultStore, harness: Harness) -> None:
     await store.report(WEATHER, "one", SECONDS)
-    await delivered(store)
+    await deliver_fault(store)
     await store.withdraw(WEATHER.key, "one")
-    await delivered(store)
+    await deliver_fault(store)
     harness.time += QUIET_SECONDS + 1
     await store.report(WEATHER, "one", SECONDS)
-    record = await delivered(store, "C1:2.0")
+    record = await deliver_fault(store, "C1:2.0")
     assert (record.message, record.occurrences, record.ref, record.is_attempted) == (2, 1, "", False)
 
 
@@ -139,4 +139,4 @@ async def test_an_old_fault_is_deleted(store: FaultStore, harness: Harness) -> N
 
 async def test_many_processes_that_report_one_fault_at_once_open_it_once(store: FaultStore) -> None:
     await asyncio.gather(*(store.report(WEATHER, str(number), SECONDS) for number in range(8)))
-    assert (await delivered(store)).occurrences == 1
+    assert (await deliver_fault(store)).occurrences == 1

@@ -55,7 +55,7 @@ ELSEWHERE = ConversationKey("test", "w", "hall", "2")
 ABROAD = ConversationKey("test", "v", "hall", "1")
 
 
-def wanted(
+def waiting_call(
     n: int,
     card: str = "",
     asker: Author = ANA,
@@ -97,17 +97,19 @@ async def over(harness: Harness, claim: Claim) -> None:
     await harness.log.finish(claim, TurnStatus.DONE, [], "")
 
 
-def given(step: ToolStep, scope: Scope | None = None, by: Author = BEN, **more: bool) -> tuple[Decision, Grant]:
+def approval_with_grant(
+    step: ToolStep, scope: Scope | None = None, by: Author = BEN, **more: bool
+) -> tuple[Decision, Grant]:
     """Return the approval of this call, with its grant."""
     assert step.approval is not None
     grant = build_grant(GrantRequest(scope or ThreadScope(), **more), step, HALL, by)
     return Decision(step.approval.id, step.approval.revision, DecisionType.APPROVE, by), grant
 
 
-async def granted(harness: Harness, scope: Scope | None = None, *, rule: str = "", **more: bool) -> Grant:
+async def store_grant(harness: Harness, scope: Scope | None = None, *, rule: str = "", **more: bool) -> Grant:
     """Return a grant given in HALL with the approval of a call with the argument `a=1`. Its turn has ended."""
-    claim, (step,) = await asks(harness, wanted(2, rule=rule, a=1))
-    decision, grant = given(step, scope, BEN, **more)
+    claim, (step,) = await asks(harness, waiting_call(2, rule=rule, a=1))
+    decision, grant = approval_with_grant(step, scope, BEN, **more)
     assert await harness.log.grant(decision, grant) == Decided(DecisionType.APPROVE)
     await over(harness, claim)
     return grant
@@ -132,7 +134,7 @@ async def entries(harness: Harness, *kinds: str) -> list[AuditEntry]:
 
 async def test_an_approved_call_names_its_grant(harness: Harness) -> None:
     for scope in (ThreadScope(), ArgumentsScope(), HoursScope(8), PermanentScope()):
-        grant = await granted(harness, scope)
+        grant = await store_grant(harness, scope)
         approval = await harness.log.get_approval(grant.approval_id)
         assert approval is not None
         assert approval[1].approval is not None
@@ -141,8 +143,8 @@ async def test_an_approved_call_names_its_grant(harness: Harness) -> None:
 
 
 async def test_the_next_call_in_the_thread_runs_and_says_on_which_grant(harness: Harness) -> None:
-    grant = await granted(harness)
-    claim, (step,) = await asks(harness, wanted(2, "the-second-card", a=2))
+    grant = await store_grant(harness)
+    claim, (step,) = await asks(harness, waiting_call(2, "the-second-card", a=2))
     print_of = fingerprint_of(TOOL, {"a": 2})
     assert (step.status, step.approval) == (StepStatus.READY, None)
     assert step.grant is not None
@@ -169,12 +171,12 @@ async def test_the_next_call_in_the_thread_runs_and_says_on_which_grant(harness:
 async def test_where_and_for_what_each_scope_holds(
     harness: Harness, *, scope: Scope, here: bool, elsewhere: bool, abroad: bool, same: bool, other: bool
 ) -> None:
-    await granted(harness, scope)
-    assert await runs(harness, wanted(2, a=1)) == here
-    assert await runs(harness, wanted(2, a=1), ELSEWHERE) == elsewhere
-    assert await runs(harness, wanted(2, a=1), ABROAD) == abroad
-    assert await runs(harness, wanted(2, a=1)) == same
-    assert await runs(harness, wanted(2, a=2)) == other
+    await store_grant(harness, scope)
+    assert await runs(harness, waiting_call(2, a=1)) == here
+    assert await runs(harness, waiting_call(2, a=1), ELSEWHERE) == elsewhere
+    assert await runs(harness, waiting_call(2, a=1), ABROAD) == abroad
+    assert await runs(harness, waiting_call(2, a=1)) == same
+    assert await runs(harness, waiting_call(2, a=2)) == other
 
 
 @pytest.mark.parametrize(
@@ -184,11 +186,11 @@ async def test_where_and_for_what_each_scope_holds(
         lambda step: as_it(step, name="delete"),
         lambda step: as_it(step, definition="has changed"),
         lambda step: as_it(step, destructive=True),
-        lambda _: wanted(2, asker=BEN, a=1),
-        lambda _: wanted(2, rule="policy.toml:9", a=1),
-        lambda _: wanted(2, terms=ApprovalRequirements(approvers=(frozenset({"test:sam"}),)), a=1),
-        lambda _: wanted(2, terms=ApprovalRequirements(quorum=2), a=1),
-        lambda _: wanted(2, terms=ApprovalRequirements(four_eyes=True), a=1),
+        lambda _: waiting_call(2, asker=BEN, a=1),
+        lambda _: waiting_call(2, rule="policy.toml:9", a=1),
+        lambda _: waiting_call(2, terms=ApprovalRequirements(approvers=(frozenset({"test:sam"}),)), a=1),
+        lambda _: waiting_call(2, terms=ApprovalRequirements(quorum=2), a=1),
+        lambda _: waiting_call(2, terms=ApprovalRequirements(four_eyes=True), a=1),
     ],
     ids=[
         "another server", "another tool", "the tool has changed",
@@ -199,38 +201,38 @@ async def test_where_and_for_what_each_scope_holds(
 async def test_a_call_that_differs_in_anything_asks(
     harness: Harness, scope: Scope, change: Callable[[ToolStep], ToolStep]
 ) -> None:
-    await granted(harness, scope)
-    assert not await runs(harness, change(wanted(2, a=1)))
-    assert await runs(harness, wanted(2, a=1))
+    await store_grant(harness, scope)
+    assert not await runs(harness, change(waiting_call(2, a=1)))
+    assert await runs(harness, waiting_call(2, a=1))
 
 
 async def test_a_grant_for_everyone_holds_for_every_user(harness: Harness) -> None:
-    await granted(harness, PermanentScope(), everyone=True)
-    assert await runs(harness, wanted(2, asker=BEN, a=1))
-    assert await runs(harness, wanted(2, asker=Author("test", "sam", "Sam"), a=1), ELSEWHERE)
+    await store_grant(harness, PermanentScope(), everyone=True)
+    assert await runs(harness, waiting_call(2, asker=BEN, a=1))
+    assert await runs(harness, waiting_call(2, asker=Author("test", "sam", "Sam"), a=1), ELSEWHERE)
 
 
 async def test_a_grant_for_destructive_tools_too_covers_one(harness: Harness) -> None:
-    await granted(harness, destructive=True)
-    assert await runs(harness, as_it(wanted(2, a=1), destructive=True))
+    await store_grant(harness, destructive=True)
+    assert await runs(harness, as_it(waiting_call(2, a=1), destructive=True))
 
 
 async def test_no_own_grant_replaces_four_eyes(harness: Harness) -> None:
     terms = ApprovalRequirements(four_eyes=True)
-    step = wanted(2, terms=terms, a=1)
+    step = waiting_call(2, terms=terms, a=1)
     claim, _ = await asks(harness, step)
-    await harness.log.grant(*given(step, PermanentScope(), BEN, everyone=True))
+    await harness.log.grant(*approval_with_grant(step, PermanentScope(), BEN, everyone=True))
     await over(harness, claim)
-    assert await runs(harness, wanted(2, terms=terms, a=1))
-    assert not await runs(harness, wanted(2, "of-ben", BEN, terms=terms, a=1))
+    assert await runs(harness, waiting_call(2, terms=terms, a=1))
+    assert not await runs(harness, waiting_call(2, "of-ben", BEN, terms=terms, a=1))
 
 
 async def test_a_call_that_is_run_once_more_takes_a_fresh_approval(harness: Harness) -> None:
-    await granted(harness, PermanentScope())
-    call = wanted(1, a=1).call
+    await store_grant(harness, PermanentScope())
+    call = waiting_call(1, a=1).call
     await harness.log.enqueue(InboundMessage(("again",), HALL, ANA, "again", call=call, again=True))
     (claim,) = await harness.log.claim(8)
-    record = await harness.log.append(claim, None, [wanted(1, a=1)])
+    record = await harness.log.append(claim, None, [waiting_call(1, a=1)])
     assert record.calls[0].status is StepStatus.AWAITING
 
 
@@ -238,29 +240,29 @@ async def test_a_call_that_is_run_once_more_takes_a_fresh_approval(harness: Harn
 
 
 async def test_a_grant_of_a_thread_ends_when_it_was_not_used_for_an_hour(harness: Harness) -> None:
-    await granted(harness)
+    await store_grant(harness)
     for _ in range(3):
         harness.time += 3599
-        assert await runs(harness, wanted(2, a=1))
+        assert await runs(harness, waiting_call(2, a=1))
     harness.time += 3600
-    assert not await runs(harness, wanted(2, a=1))
+    assert not await runs(harness, waiting_call(2, a=1))
     assert await SqlGrantStore(harness.database).active_grants(HALL.workspace_key) == []
 
 
 async def test_a_grant_for_hours_ends_then_however_often_it_is_used(harness: Harness) -> None:
-    await granted(harness, HoursScope(2))
+    await store_grant(harness, HoursScope(2))
     harness.time += 7199
-    assert await runs(harness, wanted(2, a=1))
+    assert await runs(harness, waiting_call(2, a=1))
     harness.time += 1
-    assert not await runs(harness, wanted(2, a=1))
+    assert not await runs(harness, waiting_call(2, a=1))
 
 
 async def test_a_grant_for_always_stays_until_it_is_revoked(harness: Harness) -> None:
-    grant = await granted(harness, PermanentScope())
+    grant = await store_grant(harness, PermanentScope())
     harness.time += 10 * 365 * 86400
-    assert await runs(harness, wanted(2, a=1))
+    assert await runs(harness, waiting_call(2, a=1))
     assert await SqlGrantStore(harness.database).revoke(grant.id, ANA)
-    assert not await runs(harness, wanted(2, a=1))
+    assert not await runs(harness, waiting_call(2, a=1))
 
 
 # ---------------------------------------------------------------------- giving
@@ -268,12 +270,12 @@ async def test_a_grant_for_always_stays_until_it_is_revoked(harness: Harness) ->
 
 async def test_duplicates_that_wait_in_the_turn_follow_the_grant_and_others_do_not(harness: Harness) -> None:
     first, same, other = (
-        wanted(2, "card-2", a=1),
-        wanted(3, "card-3", a=2),
-        as_it(wanted(4, "card-4", a=1), name="delete"),
+        waiting_call(2, "card-2", a=1),
+        waiting_call(3, "card-3", a=2),
+        as_it(waiting_call(4, "card-4", a=1), name="delete"),
     )
     claim, (step, *_) = await asks(harness, first, same, other)
-    decision, grant = given(step)
+    decision, grant = approval_with_grant(step)
     following = {("card-3", 1): NO_EVIDENCE, ("card-4", 1): NO_EVIDENCE}
     assert await harness.log.grant(decision, grant, following=following) == Decided(DecisionType.APPROVE)
     record = await harness.log.resume(claim)
@@ -290,18 +292,18 @@ async def test_duplicates_that_wait_in_the_turn_follow_the_grant_and_others_do_n
 async def test_a_duplicate_that_the_granter_may_not_approve_or_has_not_seen_does_not_follow(
     harness: Harness,
 ) -> None:
-    first, edited, another = wanted(2, a=1), wanted(3, "card-edited", a=2), wanted(4, a=3)
+    first, edited, another = waiting_call(2, a=1), waiting_call(3, "card-edited", a=2), waiting_call(4, a=3)
     claim, (step, *_) = await asks(harness, first, edited, another)
     assert await harness.log.revise(Revision("card-edited", 1, {"a": 3}, fingerprint_of(TOOL, {"a": 3}), BEN))
     following = {("card-edited", 1): NO_EVIDENCE}
-    assert await harness.log.grant(*given(step), following=following) == Decided(DecisionType.APPROVE)
+    assert await harness.log.grant(*approval_with_grant(step), following=following) == Decided(DecisionType.APPROVE)
     statuses = [call.status for call in (await harness.log.resume(claim)).calls]
     assert statuses == [StepStatus.READY, StepStatus.AWAITING, StepStatus.AWAITING]
 
 
 async def test_a_decision_that_does_not_count_grants_nothing(harness: Harness) -> None:
-    _, (step,) = await asks(harness, wanted(2, a=1))
-    decision, grant = given(step)
+    _, (step,) = await asks(harness, waiting_call(2, a=1))
+    decision, grant = approval_with_grant(step)
     old = dataclasses.replace(decision, revision=7)
     assert await harness.log.grant(old, grant) == StaleRevision()
     await harness.log.decide(dataclasses.replace(decision, type=DecisionType.DENY))
@@ -311,8 +313,10 @@ async def test_a_decision_that_does_not_count_grants_nothing(harness: Harness) -
 
 
 async def test_of_two_grants_at_once_one_is_made(harness: Harness) -> None:
-    _, (step,) = await asks(harness, wanted(2, a=1))
-    settled = await asyncio.gather(*(harness.log.grant(*given(step, PermanentScope(), by)) for by in (ANA, BEN)))
+    _, (step,) = await asks(harness, waiting_call(2, a=1))
+    settled = await asyncio.gather(
+        *(harness.log.grant(*approval_with_grant(step, PermanentScope(), by)) for by in (ANA, BEN))
+    )
     assert sorted(isinstance(each, Decided) for each in settled) == [False, True]
     assert len(await SqlGrantStore(harness.database).active_grants(HALL.workspace_key)) == 1
 
@@ -327,14 +331,14 @@ async def test_transactions_that_are_run_twice_give_use_and_revoke_once(harness:
 
     harness.database.run_once = twice  # type: ignore[method-assign, assignment]
     store = SqlGrantStore(harness.database)
-    claim, (step, same) = await asks(harness, wanted(2, a=1), wanted(3, a=1))
-    decision, grant = given(step)
+    claim, (step, same) = await asks(harness, waiting_call(2, a=1), waiting_call(3, a=1))
+    decision, grant = approval_with_grant(step)
     assert same.approval is not None
     following = {(same.approval.id, 1): NO_EVIDENCE}
     assert await harness.log.grant(decision, grant, following=following) == Decided(DecisionType.APPROVE)
     await over(harness, claim)
     assert [each.id for each in await store.active_grants(HALL.workspace_key)] == [grant.id]
-    assert await runs(harness, wanted(2, a=1))
+    assert await runs(harness, waiting_call(2, a=1))
     assert await store.revoke(grant.id, ANA)
     kinds = [entry.kind for entry in await entries(harness, "decided", "granted", "revoked grant")]
     assert kinds == ["decided", "decided", "granted", "revoked grant"]
@@ -343,7 +347,7 @@ async def test_transactions_that_are_run_twice_give_use_and_revoke_once(harness:
 
 async def test_a_step_that_was_kept_on_a_grant_is_not_asked_for_when_its_commit_is_made_again(harness: Harness) -> None:
     """The grant is revoked between the two commits."""
-    grant = await granted(harness)
+    grant = await store_grant(harness)
     run_once = harness.database.run_once
     store = SqlGrantStore(harness.database)
     claim = await running(harness, "again")
@@ -355,7 +359,7 @@ async def test_a_step_that_was_kept_on_a_grant_is_not_asked_for_when_its_commit_
         return await run_once(transaction)
 
     harness.database.run_once = revoked_between  # type: ignore[method-assign, assignment]
-    step = wanted(2, "the-second-card", a=1)
+    step = waiting_call(2, "the-second-card", a=1)
     record = await harness.log.append(claim, ModelStep(1, assistant("", step.call), StopReason.TOOLS), [step])
     assert [call.status for call in record.calls] == [StepStatus.READY]
     assert await harness.log.get_approval("the-second-card") is None
@@ -366,9 +370,9 @@ async def test_a_step_that_was_kept_on_a_grant_is_not_asked_for_when_its_commit_
 
 async def test_grants_are_listed_by_workspace_with_all_that_is_known_of_them(harness: Harness) -> None:
     store = SqlGrantStore(harness.database)
-    first = await granted(harness)
+    first = await store_grant(harness)
     harness.time += 10
-    second = await granted(harness, HoursScope(1), rule="another", destructive=True)
+    second = await store_grant(harness, HoursScope(1), rule="another", destructive=True)
     kept = await store.active_grants(HALL.workspace_key)
     assert [each.id for each in kept] == [second.id, first.id]
     thread = kept[1]
@@ -380,19 +384,19 @@ async def test_grants_are_listed_by_workspace_with_all_that_is_known_of_them(har
 
 async def test_a_grant_not_in_force_is_not_revoked_and_leaves_no_entry(harness: Harness) -> None:
     store = SqlGrantStore(harness.database)
-    grant = await granted(harness)
+    grant = await store_grant(harness)
     assert not await store.revoke("made-up", ANA)
     assert await store.revoke(grant.id, BEN)
     assert not await store.revoke(grant.id, ANA)
     assert [entry.actor for entry in await entries(harness, "revoked grant")] == ["test:ben"]
-    later = await granted(harness)
+    later = await store_grant(harness)
     harness.time += 3600
     assert not await store.revoke(later.id, ANA)
 
 
 async def test_a_deleted_conversation_takes_its_grants_along(harness: Harness) -> None:
-    await granted(harness)
-    always = await granted(harness, PermanentScope(), rule="another")
+    await store_grant(harness)
+    always = await store_grant(harness, PermanentScope(), rule="another")
     assert await SqlReporting(harness.database).delete(HALL, ANA)
     assert [grant.id for grant in await SqlGrantStore(harness.database).active_grants(HALL.workspace_key)] == [
         always.id
@@ -403,7 +407,7 @@ async def test_a_removed_server_takes_its_grants_along(harness: Harness) -> None
     servers = SqlServerStore(harness.database, SecretBox(), {})
     config = ServerConfig("s", HttpTransport("https://x.example/mcp"), id="id-of-s", workspace="test:w")
     kept = await servers.add(ServerRecord(config), {}, ANA)
-    await granted(harness, PermanentScope())
+    await store_grant(harness, PermanentScope())
     await servers.remove("id-of-s", kept.version, ANA)
     assert await SqlGrantStore(harness.database).active_grants(HALL.workspace_key) == []
 
@@ -414,7 +418,7 @@ async def test_a_server_that_is_reached_elsewhere_from_now_on_has_nothing_grante
     servers, grants = SqlServerStore(harness.database, SecretBox(), {}), SqlGrantStore(harness.database)
     config = ServerConfig("s", HttpTransport("https://x.example/mcp"), id="id-of-s", workspace="test:w")
     kept = await servers.add(ServerRecord(config), {}, ANA)
-    grant = await granted(harness, PermanentScope())
+    grant = await store_grant(harness, PermanentScope())
     renamed = dataclasses.replace(kept, config=dataclasses.replace(config, name="t", title="T"))
     kept = await servers.change(renamed, {}, ANA, changes={"name": "s → t"})
     assert [each.id for each in await grants.active_grants(HALL.workspace_key)] == [grant.id]
@@ -424,9 +428,9 @@ async def test_a_server_that_is_reached_elsewhere_from_now_on_has_nothing_grante
 
 
 async def test_grants_that_ended_long_ago_are_deleted_with_old_turns(harness: Harness) -> None:
-    await granted(harness)
-    revoked = await granted(harness, PermanentScope(), rule="revoked")
-    always = await granted(harness, PermanentScope(), rule="always")
+    await store_grant(harness)
+    revoked = await store_grant(harness, PermanentScope(), rule="revoked")
+    always = await store_grant(harness, PermanentScope(), rule="always")
     await SqlGrantStore(harness.database).revoke(revoked.id, ANA)
 
     async def left() -> set[str]:
@@ -443,12 +447,12 @@ async def test_grants_that_ended_long_ago_are_deleted_with_old_turns(harness: Ha
 
 async def test_strange_names_do_no_harm(harness: Harness) -> None:
     strange = Author("test", "a\0b\ud83d", "c\0\ud83d")
-    claim, (step,) = await asks(harness, wanted(2, a=1))
-    await harness.log.grant(*given(step, by=strange))
+    claim, (step,) = await asks(harness, waiting_call(2, a=1))
+    await harness.log.grant(*approval_with_grant(step, by=strange))
     await over(harness, claim)
     (kept,) = await SqlGrantStore(harness.database).active_grants(HALL.workspace_key)
     assert kept.granted_by == "test:a\ufffdb?"
-    assert await runs(harness, wanted(2, a=1))
+    assert await runs(harness, waiting_call(2, a=1))
 
 
 # ---------------------------------------------------------------------- delegations
@@ -467,7 +471,7 @@ async def test_a_delegation_is_stored_whole_covers_no_call_and_is_in_the_audit(h
     )
     assert await harness.log.delegations(workspace) == [kept]
     assert (await store.active_grants(workspace), await store.delegations(ABROAD.workspace_key)) == ([], [])
-    assert not await runs(harness, wanted(2, a=1))
+    assert not await runs(harness, waiting_call(2, a=1))
     assert await store.revoke("d1", ANA)
     assert await store.delegations(workspace) == []
     assert await store.delegate(dataclasses.replace(given, id="d2"))

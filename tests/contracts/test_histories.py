@@ -25,7 +25,7 @@ CALL = ToolStep(2, ToolCall("c2", "s__read"), ToolRef("s", "read"), StepStatus.R
 ANSWER = ModelStep(3, assistant("Done."))
 
 
-async def ended(harness: Harness, text: str) -> Claim:
+async def store_finished_turn(harness: Harness, text: str) -> Claim:
     """Store a finished turn with a tool call and an answer. Return its claim."""
     claim = await running(harness, text)
     await harness.log.append(claim, WANTS, [CALL])
@@ -40,7 +40,7 @@ def questions(past: History) -> list[str]:
 
 async def test_history_goes_on_where_the_summary_ends(harness: Harness) -> None:
     for text in ("one", "two", "three"):
-        await ended(harness, text)
+        await store_finished_turn(harness, text)
     claim = await running(harness, "four")
     assert (await harness.log.history(HALL, 4, 9)).summary is None
     for summary in (HistorySummary(1, "They began."), HistorySummary(2, "They spoke\0 of two.")):
@@ -57,7 +57,7 @@ async def test_sources_of_replies_and_summaries_are_stored_with_them(harness: Ha
     sources = (ToolSource("s", "read", "id-s", "d1g3st", "p1"), *OtherSource)
     claim = await running(harness, "one")
     await harness.log.finish(claim, TurnStatus.DONE, [replace(ANSWER, n=1, sources=sources)], "")
-    await ended(harness, "two")
+    await store_finished_turn(harness, "two")
     past = await SqlTurnLog(harness.database).history(HALL, 9, 9)
     assert [[reply.sources for reply in record.replies] for record in past.turns] == [[sources], [(), ()]]
     claim = await running(harness, "three")
@@ -83,7 +83,7 @@ async def test_a_source_that_only_a_later_release_knows_is_that_of_an_unknown_re
 
 
 async def test_cached_earlier_turns_equal_the_stored_ones(harness: Harness) -> None:
-    claims = [await ended(harness, text) for text in ("one", "two", "three")]
+    claims = [await store_finished_turn(harness, text) for text in ("one", "two", "three")]
     known = await harness.log.history(HALL, 9, 9)
     assert known == await SqlTurnLog(harness.database).history(HALL, 9, 9)
     assert [len(record.steps) for record in known.turns] == [3, 3, 3]
@@ -96,7 +96,7 @@ async def test_a_turn_that_has_changed_since_it_ended_is_read_again(harness: Har
         connection.execute(steps.update().values(result=None))
         connection.execute(deliveries.update().values(revision=deliveries.c.revision + 1))
 
-    await ended(harness, "one")
+    await store_finished_turn(harness, "one")
     (before,) = (await harness.log.history(HALL, 9, 9)).turns
     await harness.database.run(change)
     (after,) = (await harness.log.history(HALL, 9, 9)).turns
@@ -107,25 +107,25 @@ async def test_a_turn_that_has_changed_since_it_ended_is_read_again(harness: Har
 
 
 async def test_a_turn_that_was_deleted_is_not_remembered(harness: Harness) -> None:
-    claim = await ended(harness, "one")
+    claim = await store_finished_turn(harness, "one")
     assert questions(await harness.log.history(HALL, 9, 9)) == ["one"]
     await harness.log.acquire_delivery(claim.turn_id, NEWEST)
     await harness.log.mark_delivered(claim.turn_id, NEWEST)
     harness.time += 100
-    await ended(harness, "two")
+    await store_finished_turn(harness, "two")
     assert await harness.log.delete_old(50, 9) == 1
     assert questions(await harness.log.history(HALL, 9, 9)) == ["two"]
 
 
 async def test_a_process_that_lost_a_turn_stores_no_summary(harness: Harness) -> None:
-    claim = await ended(harness, "one")
+    claim = await store_finished_turn(harness, "one")
     with pytest.raises(LostLease):
         await harness.log.save_summary(claim, HistorySummary(1, "Late."), await harness.log.history(HALL, 9, 9))
     assert (await harness.log.history(HALL, 9, 9)).summary is None
 
 
 async def test_a_summary_goes_with_its_conversation(harness: Harness) -> None:
-    await ended(harness, "one")
+    await store_finished_turn(harness, "one")
     claim = await running(harness, "two")
     await harness.log.save_summary(claim, HistorySummary(1, "So far."), await harness.log.history(HALL, 2, 9))
     await harness.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
@@ -139,7 +139,7 @@ async def test_a_summary_of_turns_deleted_meanwhile_is_not_stored(
     harness: Harness, before: HistorySummary | None
 ) -> None:
     for text in ("one", "two"):
-        claim = await ended(harness, text)
+        claim = await store_finished_turn(harness, text)
         await harness.log.acquire_delivery(claim.turn_id, NEWEST)
         await harness.log.mark_delivered(claim.turn_id, NEWEST)
         harness.time += 100
@@ -154,7 +154,7 @@ async def test_a_summary_of_turns_deleted_meanwhile_is_not_stored(
 
 
 async def test_a_call_is_found_by_its_place_in_its_own_conversation_alone(harness: Harness) -> None:
-    await ended(harness, "one")
+    await store_finished_turn(harness, "one")
     called = await harness.log.get_call(HALL, 1, 2)
     assert called == (await harness.log.history(HALL, 9, 9)).turns[0].calls[0]
     assert called is not None

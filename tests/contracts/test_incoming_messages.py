@@ -52,7 +52,7 @@ async def needs_mentions(request: pytest.FixtureRequest) -> AsyncIterator[Worksp
 async def test_a_mention_becomes_one_turn_in_a_thread(workspace: Workspace) -> None:
     written = workspace.write(workspace.priya, f"{workspace.mention} why **502**?\nsince 14:05")
     await workspace.fake.until(lambda: workspace.engine.received)
-    await workspace.handled()
+    await workspace.wait_until_handled()
     (message,) = workspace.engine.received
     assert message.text == "why **502**?\nsince 14:05"
     assert message.author.principal == f"{workspace.platform}:{workspace.priya.id}"
@@ -73,8 +73,8 @@ async def test_a_direct_message_needs_no_mention(workspace: Workspace) -> None:
 async def test_users_who_talk_to_each_other_get_no_answer(workspace: Workspace) -> None:
     thread = workspace.open_thread()
     workspace.write(workspace.priya, "anyone?", thread)
-    await workspace.handled()
-    await workspace.handled(thread)
+    await workspace.wait_until_handled()
+    await workspace.wait_until_handled(thread)
     assert workspace.questions == []
 
 
@@ -86,7 +86,7 @@ async def test_a_thread_goes_on_without_mentions_until_a_message_addresses_anoth
     workspace.write(workspace.priya, f"{sam.mention} do you know?", thread)
     workspace.write(sam, "since the deployment, I think", thread)
     workspace.write(workspace.priya, f"{workspace.fake.bot.name} would know", thread)
-    await workspace.handled(thread)
+    await workspace.wait_until_handled(thread)
     assert workspace.questions == ["why?", "and since when?"]
     workspace.write(sam, f"{workspace.mention} is that so?", thread)
     await workspace.fake.until(lambda: len(workspace.questions) == 3)
@@ -123,7 +123,7 @@ async def test_a_rejected_mention_does_not_turn_a_thread_to_the_bot(workspace: W
     workspace.write(workspace.priya, f"{sam.mention} do you know?", thread)
     workspace.write(outsider, f"{workspace.mention} hi", thread)
     workspace.write(workspace.priya, "anyone?", thread)
-    await workspace.handled(thread)
+    await workspace.wait_until_handled(thread)
     assert workspace.questions == ["why?"]
 
 
@@ -131,25 +131,25 @@ async def test_a_thread_needs_mentions_where_the_operator_says_so(needs_mentions
     thread = await needs_mentions.question()
     needs_mentions.write(needs_mentions.priya, "and since when?", thread)
     needs_mentions.write(needs_mentions.priya, f"{needs_mentions.mention} since when?", thread)
-    await needs_mentions.handled(thread)
+    await needs_mentions.wait_until_handled(thread)
     assert needs_mentions.questions == ["why?", "since when?"]
 
 
 async def test_an_edit_that_adds_the_mention_is_a_question_once(workspace: Workspace) -> None:
     written = workspace.write(workspace.priya, "why?")
-    await workspace.handled()
+    await workspace.wait_until_handled()
     for text in ("why 502?", f"{workspace.mention} why 502?", f"{workspace.mention} why 502? "):
         workspace.fake.edit(written, text)
-        await workspace.handled()
+        await workspace.wait_until_handled()
     assert workspace.questions == ["why 502?"]
     assert workspace.engine.edited == []
 
 
 async def test_an_edit_runs_no_command(workspace: Workspace) -> None:
     written = workspace.write(workspace.priya, "list")
-    await workspace.handled()
+    await workspace.wait_until_handled()
     workspace.fake.edit(written, f"{workspace.mention} mcp list")
-    await workspace.handled()
+    await workspace.wait_until_handled()
     assert workspace.bot.commands.requests == []
     assert workspace.questions == []
 
@@ -158,7 +158,7 @@ async def test_an_edited_question_can_be_asked_again_by_its_author(workspace: Wo
     written = workspace.write(workspace.priya, f"{workspace.mention} why?")
     await workspace.fake.until(lambda: workspace.questions)
     thread = workspace.engine.received[0].conversation
-    await workspace.handled()
+    await workspace.wait_until_handled()
     workspace.fake.edit(written, f"{workspace.mention} why 502?")
     await workspace.fake.until(lambda: workspace.offers(workspace.priya, thread))
     assert workspace.engine.edited == [(workspace.engine.views[0].turn.id, "why 502?")]
@@ -173,12 +173,12 @@ async def test_an_edited_question_can_be_asked_again_by_its_author(workspace: Wo
 async def test_an_edit_of_a_waiting_question_is_silent(workspace: Workspace) -> None:
     written = workspace.write(workspace.priya, f"{workspace.mention} why?")
     await workspace.fake.until(lambda: workspace.questions)
-    await workspace.handled()
+    await workspace.wait_until_handled()
     (view, *_) = workspace.engine.views
     workspace.engine.views[0] = replace(view, turn=replace(view.turn, status=TurnStatus.QUEUED))
     workspace.fake.edit(written, f"{workspace.mention} why 502?")
     await workspace.fake.until(lambda: workspace.engine.edited)
-    await workspace.handled()
+    await workspace.wait_until_handled()
     assert workspace.offers(workspace.priya, view.turn.conversation) == []
 
 
@@ -188,7 +188,7 @@ async def test_deletions_and_other_bots_are_ignored(workspace: Workspace) -> Non
     await fake.until(lambda: workspace.engine.received)
     fake.delete(written)
     workspace.write(fake.other_bot("Alerts"), f"{workspace.mention} checkout is down")
-    await workspace.handled()
+    await workspace.wait_until_handled()
     assert workspace.questions == ["hello"]
 
 
@@ -265,9 +265,9 @@ async def test_outsiders_are_told_alone_that_they_get_no_answer(workspace: Works
     outsider = workspace.outsider()
     workspace.write(outsider, f"{workspace.mention} hi")
     await workspace.fake.until(lambda: workspace.notices(outsider))
-    await workspace.handled()
+    await workspace.wait_until_handled()
     assert workspace.notices(outsider) == [NOT_FOR_STRANGERS]
-    assert workspace.posted(workspace.channel) == []
+    assert workspace.public_messages(workspace.channel) == []
     assert workspace.questions == []
 
 
@@ -277,7 +277,7 @@ async def test_a_full_queue_is_told_once_to_the_author(workspace: Workspace) -> 
     workspace.write(workspace.priya, f"{workspace.mention} why?")
     await workspace.fake.until(lambda: workspace.notices(workspace.priya))
     workspace.engine.troubles = []
-    await workspace.handled()
+    await workspace.wait_until_handled()
     assert workspace.notices(workspace.priya) == [full.user_message]
     assert workspace.questions == []
 
@@ -294,7 +294,7 @@ async def test_a_message_is_stored_when_the_database_is_back(workspace: Workspac
     workspace.engine.troubles = [DatabaseUnavailable("The database is away.")]
     workspace.write(workspace.priya, "hello", workspace.fake.dm(workspace.priya))
     await workspace.fake.until(lambda: workspace.engine.received)
-    await workspace.handled()
+    await workspace.wait_until_handled()
     assert workspace.questions == ["hello"]
 
 
@@ -305,7 +305,7 @@ async def test_a_full_disk_is_told_once_and_the_message_is_stored_later(workspac
     workspace.write(workspace.priya, "since when?" if followed else f"{workspace.mention} since when?", thread)
     await workspace.fake.until(lambda: "since when?" in workspace.questions)
     await workspace.fake.until(lambda: workspace.notices(workspace.priya))
-    await workspace.handled()
+    await workspace.wait_until_handled()
     assert workspace.questions.count("since when?") == 1
     assert workspace.notices(workspace.priya) == [NOT_STORED]
 
@@ -313,14 +313,14 @@ async def test_a_full_disk_is_told_once_and_the_message_is_stored_later(workspac
 async def test_a_mention_without_words_gets_a_hint(workspace: Workspace) -> None:
     workspace.write(workspace.priya, workspace.mention)
     await workspace.fake.until(lambda: NOTHING_SAID in hints(workspace))
-    await workspace.handled()
+    await workspace.wait_until_handled()
     assert hints(workspace) == [NOTHING_SAID]
     assert workspace.questions == []
 
 
 def hints(workspace: Workspace) -> list[str]:
     """Return the notices to Priya and the replies below her message."""
-    posted = [message.native.content for message in workspace.posted(workspace.channel)]
+    posted = [message.native.content for message in workspace.public_messages(workspace.channel)]
     return [*workspace.notices(workspace.priya), *posted]
 
 
@@ -328,7 +328,7 @@ async def test_a_command_in_a_message_is_run_once(workspace: Workspace) -> None:
     commands = workspace.bot.commands
     workspace.write(workspace.priya, f"{workspace.mention} mcp list")
     await workspace.fake.until(lambda: commands.requests)
-    await workspace.handled()
+    await workspace.wait_until_handled()
     (request,) = commands.requests
     assert (request.command, request.words) == ("mcp", ("list",))
     assert request.conversation.channel == workspace.channel.id

@@ -41,7 +41,7 @@ def store(harness: Harness) -> SqlInstallationStore:
     return SqlInstallationStore(harness.database, SecretBox((KEY,)))
 
 
-async def audited(harness: Harness) -> list[tuple[str, str, str]]:
+async def audit_entries(harness: Harness) -> list[tuple[str, str, str]]:
     def read(connection: sa.Connection) -> list[tuple[str, str, str]]:
         return [(row["kind"], row["actor"], row["subject"]) for row in audit_rows(connection)]
 
@@ -117,7 +117,7 @@ async def test_installing_and_removing_is_audited_and_renewing_is_not(
     renewed = await store.renew(saved)
     assert renewed is not None
     await store.remove(renewed)
-    assert await audited(harness) == [
+    assert await audit_entries(harness) == [
         ("installed app", ANA.principal, "slack:T0ACME"),
         ("uninstalled app", "countersign", "slack:T0ACME"),
     ]

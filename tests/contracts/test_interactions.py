@@ -54,7 +54,7 @@ from bot.errors import DatabaseUnavailable
 from bot.ports.platform import InvalidValues, OpenElicitation
 from bot.rendering.elicitation_card import ANSWER, DECLINE
 from bot.rendering.timeline import CheckCallAction, ContinueTurnAction, RunAgainAction, StopTurnAction
-from tests.contracts.test_adapters import PLATFORMS, asking, denied, later, running
+from tests.contracts.test_adapters import PLATFORMS, asking, denied_view, later, running
 from tests.platforms.sample_views import CREATE, a_booking, a_call, a_filing, a_reply, a_view
 from tests.platforms.workspaces import Posted, Workspace, open_workspace
 from tests.rendering.turns import a_form
@@ -79,24 +79,24 @@ APPROVE = Approve((CARD,))
 TURN = "7f3a99c0d1"
 
 
-async def delivered(workspace: Workspace, view: TurnView) -> tuple[TurnView, Posted]:
+async def deliver_turn(workspace: Workspace, view: TurnView) -> tuple[TurnView, Posted]:
     """Store and deliver a turn. Return its view and its last posted message."""
     view = workspace.ask(view)
     workspace.store(view)
     await workspace.deliver(view)
-    return view, workspace.posted(view.turn.conversation)[-1]
+    return view, workspace.public_messages(view.turn.conversation)[-1]
 
 
 async def heard(workspace: Workspace, user: Any, view: TurnView) -> list[str]:
     """Wait for ephemeral messages to a user. Return them."""
     where = view.turn.conversation
-    await workspace.fake.until(lambda: workspace.told(user, where))
-    return workspace.told(user, where)
+    await workspace.fake.until(lambda: workspace.private_texts(user, where))
+    return workspace.private_texts(user, where)
 
 
 async def test_an_approval_reaches_the_engine_with_the_user_and_their_rights(listening: Workspace) -> None:
     sam = listening.administrator()
-    _, card = await delivered(listening, asking())
+    _, card = await deliver_turn(listening, asking())
     assert await listening.press(sam, card, APPROVE)
     await listening.fake.until(lambda: listening.engine.decisions)
     ((decision, member),) = listening.engine.decisions
@@ -110,7 +110,7 @@ async def test_an_approval_reaches_the_engine_with_the_user_and_their_rights(lis
 async def test_all_calls_of_a_card_are_approved_by_one_press(listening: Workspace) -> None:
     cards = (CARD, ApprovalRef("4a7f3c2e9b", 1))
     calls = [a_filing(StepStatus.AWAITING, n=n) for n in (3, 4)]
-    _, card = await delivered(listening, a_view(a_reply(0, "I file both."), *calls, status=TurnStatus.WAITING))
+    _, card = await deliver_turn(listening, a_view(a_reply(0, "I file both."), *calls, status=TurnStatus.WAITING))
     assert await listening.press(listening.priya, card, Approve(cards))
     await listening.fake.until(lambda: len(listening.engine.decisions) == len(cards))
     decisions = [decision for decision, _ in listening.engine.decisions]
@@ -130,16 +130,16 @@ async def test_all_calls_of_a_card_are_approved_by_one_press(listening: Workspac
 async def test_a_rejected_decision_is_told_to_the_user_alone(
     listening: Workspace, result: DecisionResult, message: str
 ) -> None:
-    view, card = await delivered(listening, asking())
+    view, card = await deliver_turn(listening, asking())
     listening.engine.settlements = [result]
     await listening.press(listening.priya, card, APPROVE)
     assert await heard(listening, listening.priya, view) == [message]
-    assert listening.posted(view.turn.conversation)[-1] == card
+    assert listening.public_messages(view.turn.conversation)[-1] == card
 
 
 async def test_a_late_press_of_a_button_that_is_gone_is_answered(listening: Workspace) -> None:
-    view, card = await delivered(listening, asking())
-    await listening.deliver(later(view, denied()))
+    view, card = await deliver_turn(listening, asking())
+    await listening.deliver(later(view, denied_view()))
     listening.engine.settlements = [AlreadyDecided("Already denied by Sam.")]
     await listening.press(listening.priya, card, APPROVE, late=True)
     assert await heard(listening, listening.priya, view) == ["Already denied by Sam."]
@@ -159,7 +159,7 @@ async def test_a_late_press_of_a_button_that_is_gone_is_answered(listening: Work
     ],
 )
 async def test_a_forged_button_decides_nothing_and_is_answered(listening: Workspace, text: str) -> None:
-    view, card = await delivered(listening, asking())
+    view, card = await deliver_turn(listening, asking())
     forged = await listening.forge(view.turn.conversation, text)
     await listening.press(listening.priya, forged, text)
     assert await heard(listening, listening.priya, view) == [BUTTON_EXPIRED]
@@ -175,7 +175,7 @@ GRANT = ApproveWithGrant(CARD, "thread")
 
 
 async def test_an_approval_with_a_grant_reaches_the_engine_as_both(listening: Workspace) -> None:
-    _, card = await delivered(listening, asking())
+    _, card = await deliver_turn(listening, asking())
     await listening.press(listening.priya, card, GRANT)
     await listening.fake.until(lambda: listening.engine.decisions)
     assert listening.engine.granted == [GrantRequest(ThreadScope())]
@@ -186,16 +186,16 @@ async def test_an_approval_with_a_grant_reaches_the_engine_as_both(listening: Wo
 
 
 async def test_a_rejected_grant_is_told_to_the_user_alone(listening: Workspace) -> None:
-    view, card = await delivered(listening, asking())
+    view, card = await deliver_turn(listening, asking())
     listening.engine.settlements = [NotAllowed("Only an admin can allow that.")]
     await listening.press(listening.priya, card, GRANT)
     assert await heard(listening, listening.priya, view) == ["Only an admin can allow that."]
-    assert listening.posted(view.turn.conversation)[-1] == card
+    assert listening.public_messages(view.turn.conversation)[-1] == card
 
 
 async def test_outsiders_are_marked_as_such_in_a_decision(listening: Workspace) -> None:
     stella = listening.outsider()
-    _, card = await delivered(listening, asking())
+    _, card = await deliver_turn(listening, asking())
     await listening.press(stella, card, APPROVE)
     await listening.fake.until(lambda: listening.engine.decisions)
     ((_, member),) = listening.engine.decisions
@@ -205,7 +205,7 @@ async def test_outsiders_are_marked_as_such_in_a_decision(listening: Workspace) 
 
 async def test_outsiders_stop_nothing(listening: Workspace) -> None:
     stella = listening.outsider()
-    view, message = await delivered(listening, running("The pool"))
+    view, message = await deliver_turn(listening, running("The pool"))
     await listening.press(stella, message, StopTurnAction(TURN))
     assert await heard(listening, stella, view) == [NOT_FOR_STRANGERS]
     assert listening.engine.stopped == []
@@ -213,13 +213,13 @@ async def test_outsiders_stop_nothing(listening: Workspace) -> None:
 
 async def test_outsiders_see_no_arguments(listening: Workspace) -> None:
     stella = listening.outsider()
-    view, card = await delivered(listening, asking(text="long " * 400))
+    view, card = await deliver_turn(listening, asking(text="long " * 400))
     await listening.press(stella, card, ViewCall(CARD))
     assert await heard(listening, stella, view) == [NO_OUTSIDERS]
 
 
 async def test_stop_stops_and_says_so_if_there_was_nothing_to_stop(listening: Workspace) -> None:
-    view, message = await delivered(listening, running("The pool"))
+    view, message = await deliver_turn(listening, running("The pool"))
     await listening.press(listening.priya, message, StopTurnAction(TURN))
     await listening.fake.until(lambda: listening.engine.stopped)
     assert [(turn_id, by.id) for turn_id, by in listening.engine.stopped] == [(TURN, listening.priya.id)]
@@ -229,7 +229,7 @@ async def test_stop_stops_and_says_so_if_there_was_nothing_to_stop(listening: Wo
 
 
 async def test_a_call_of_unknown_outcome_is_checked_or_run_again_once(listening: Workspace) -> None:
-    view, message = await delivered(listening, a_view(a_call(3, CREATE, StepStatus.UNKNOWN), status=TurnStatus.DONE))
+    view, message = await deliver_turn(listening, a_view(a_call(3, CREATE, StepStatus.UNKNOWN), status=TurnStatus.DONE))
     await listening.press(listening.priya, message, CheckCallAction(TURN, 3))
     await listening.press(listening.priya, message, RunAgainAction(TURN, 3))
     await listening.fake.until(lambda: len(listening.engine.repeated) == 2)
@@ -239,7 +239,7 @@ async def test_a_call_of_unknown_outcome_is_checked_or_run_again_once(listening:
 
 
 async def test_a_stopped_turn_goes_on_once(listening: Workspace) -> None:
-    view, message = await delivered(listening, a_view(a_reply(0, "The pool"), status=TurnStatus.CANCELLED))
+    view, message = await deliver_turn(listening, a_view(a_reply(0, "The pool"), status=TurnStatus.CANCELLED))
     await listening.press(listening.priya, message, ContinueTurnAction(TURN))
     await listening.fake.until(lambda: listening.engine.repeated)
     assert [repeated[:2] for repeated in listening.engine.repeated] == [("continue", TURN)]
@@ -252,7 +252,7 @@ async def test_a_failed_press_is_told_to_the_user_alone(listening: Workspace) ->
         raise DatabaseUnavailable(f"The database is away: {turn_id}, {by.name}.")
 
     listening.engine.stop = unavailable
-    view, message = await delivered(listening, running("The pool"))
+    view, message = await deliver_turn(listening, running("The pool"))
     await listening.press(listening.priya, message, StopTurnAction(TURN))
     assert await heard(listening, listening.priya, view) == [UNEXPECTED_ERROR]
 
@@ -262,7 +262,7 @@ async def test_a_failed_press_is_told_to_the_user_alone(listening: Workspace) ->
 
 async def foreign(workspace: Workspace) -> tuple[TurnView, Posted]:
     """Return the card of a call in another workspace."""
-    view, card = await delivered(workspace, asking())
+    view, card = await deliver_turn(workspace, asking())
     elsewhere = replace(view.turn, conversation=ConversationKey(workspace.platform, "999", "9", ""))
     workspace.store(replace(view, turn=elsewhere))
     return view, card
@@ -289,7 +289,7 @@ async def test_a_call_of_another_workspace_is_not_denied(listening: Workspace) -
 
 
 async def test_a_denial_asks_why_and_the_reason_goes_to_the_engine(listening: Workspace) -> None:
-    _, card = await delivered(listening, asking())
+    _, card = await deliver_turn(listening, asking())
     await listening.open_form(listening.priya, card, OpenDenyForm(CARD))
     await listening.submit(listening.priya, Reason=" use INC ")
     await listening.fake.until(lambda: listening.engine.decisions)
@@ -300,9 +300,9 @@ async def test_a_denial_asks_why_and_the_reason_goes_to_the_engine(listening: Wo
 
 
 async def test_a_denial_that_comes_too_late_is_told_to_the_user_alone(listening: Workspace) -> None:
-    view, card = await delivered(listening, asking())
+    view, card = await deliver_turn(listening, asking())
     await listening.open_form(listening.priya, card, OpenDenyForm(CARD))
-    await listening.deliver(later(view, denied()))
+    await listening.deliver(later(view, denied_view()))
     listening.engine.settlements = [AlreadyDecided("Already approved by sam.")]
     await listening.submit(listening.priya, Reason="no")
     await listening.see(listening.priya, view.turn.conversation, "Already approved by sam.")
@@ -324,7 +324,7 @@ SCHEMA = {
 async def editing(workspace: Workspace, **arguments: str) -> tuple[TurnView, Posted]:
     """Open the form of a call for Priya. Return the turn and its card."""
     workspace.engine.schema = {} if arguments else SCHEMA
-    view, card = await delivered(workspace, asking(**(arguments or {"text": "Buy milk"})))
+    view, card = await deliver_turn(workspace, asking(**(arguments or {"text": "Buy milk"})))
     await workspace.open_form(workspace.priya, card, Edit(CARD))
     return view, card
 
@@ -343,7 +343,7 @@ async def test_the_form_of_a_call_has_its_arguments_and_the_typed_values_reach_t
     assert arguments == {"text": "Buy bread", "kind": "task", "count": 3}
     assert member.author.id == listening.priya.id
     assert not listening.form(listening.priya)
-    assert listening.posted(view.turn.conversation)[-1].content == card.content
+    assert listening.public_messages(view.turn.conversation)[-1].content == card.content
 
 
 async def test_an_error_stands_under_its_field(listening: Workspace) -> None:
@@ -378,12 +378,12 @@ async def test_a_long_form_comes_in_steps_and_is_sent_once(listening: Workspace)
 async def test_a_form_that_may_not_be_opened_is_not_and_the_user_reads_why(
     listening: Workspace, rejection: Any, text: str
 ) -> None:
-    view, card = await delivered(listening, asking())
+    view, card = await deliver_turn(listening, asking())
     listening.engine.not_now = rejection
     await listening.press(listening.priya, card, Edit(CARD))
     await listening.see(listening.priya, view.turn.conversation, text)
     assert not listening.form(listening.priya)
-    assert listening.posted(view.turn.conversation)[-1] == card
+    assert listening.public_messages(view.turn.conversation)[-1] == card
 
 
 async def test_a_form_of_a_call_that_was_decided_meanwhile_changes_nothing(listening: Workspace) -> None:
@@ -398,16 +398,16 @@ ID = "eli-12345678"
 SEATS = {"type": "integer", "title": "Seats"}
 
 
-async def asked(workspace: Workspace, **changes: Any) -> tuple[TurnView, Posted]:
+async def post_elicitation(workspace: Workspace, **changes: Any) -> tuple[TurnView, Posted]:
     """Store an elicitation that waits for Priya's answer to a form. Return the turn and its card."""
     step = a_booking(StepStatus.ASKING, elicitation := a_form(ID, **changes))
-    view, card = await delivered(workspace, a_view(step, status=TurnStatus.WAITING))
+    view, card = await deliver_turn(workspace, a_view(step, status=TurnStatus.WAITING))
     workspace.engine.inquiries[ID] = OpenElicitation(view.turn, step, elicitation)
     return view, card
 
 
 async def test_the_form_of_a_server_opens_and_the_typed_values_reach_the_engine(listening: Workspace) -> None:
-    view, card = await asked(listening, properties={"seats": SEATS}, message="How many?")
+    view, card = await post_elicitation(listening, properties={"seats": SEATS}, message="How many?")
     form = await listening.open_form(listening.priya, card, RunCommandInNewReply((ANSWER, ID)))
     assert "How many?" in form
     listening.engine.answerings = [InvalidValues((ArgumentError("seats", "seats: 0 is less than 1"),))]
@@ -420,11 +420,11 @@ async def test_the_form_of_a_server_opens_and_the_typed_values_reach_the_engine(
     elicitation_id, result, member = listening.engine.replied[-1]
     assert (elicitation_id, result) == (ID, ElicitationResult(ElicitationAction.ACCEPT, {"seats": 2}))
     assert member.author.id == listening.priya.id
-    assert listening.posted(view.turn.conversation)[-1] == card
+    assert listening.public_messages(view.turn.conversation)[-1] == card
 
 
 async def test_a_long_form_of_a_server_goes_out_once(listening: Workspace) -> None:
-    view, card = await asked(listening, properties={f"field {n}": {"type": "string"} for n in range(6)})
+    view, card = await post_elicitation(listening, properties={f"field {n}": {"type": "string"} for n in range(6)})
     await listening.open_form(listening.priya, card, RunCommandInNewReply((ANSWER, ID)))
     await listening.submit(listening.priya, **{f"field_{n}": str(n) for n in range(4)})
     await listening.reopen_form(listening.priya, view.turn.conversation)
@@ -437,7 +437,7 @@ async def test_a_long_form_of_a_server_goes_out_once(listening: Workspace) -> No
 
 
 async def test_a_form_of_a_server_that_was_overtaken_says_so_when_it_is_sent(listening: Workspace) -> None:
-    view, card = await asked(listening)
+    view, card = await post_elicitation(listening)
     await listening.open_form(listening.priya, card, RunCommandInNewReply((ANSWER, ID)))
     listening.engine.inquiries[ID] = AlreadyDecided("The question expired without an answer.")
     await listening.submit(listening.priya, Title="late")
@@ -446,17 +446,17 @@ async def test_a_form_of_a_server_that_was_overtaken_says_so_when_it_is_sent(lis
 
 
 async def test_a_server_is_declined_by_one_press(listening: Workspace) -> None:
-    view, card = await asked(listening)
+    view, card = await post_elicitation(listening)
     await listening.press(listening.priya, card, RunCommandInNewReply((DECLINE, ID)))
     await listening.see(listening.priya, view.turn.conversation, REFUSED)
     ((elicitation_id, result, _),) = listening.engine.replied
     assert (elicitation_id, result) == (ID, DECLINED)
-    assert listening.posted(view.turn.conversation)[-1] == card
+    assert listening.public_messages(view.turn.conversation)[-1] == card
 
 
 @pytest.mark.parametrize("command", [ANSWER, DECLINE])
 async def test_a_colleague_who_presses_reads_the_reason_of_the_refusal(listening: Workspace, command: str) -> None:
-    view, card = await asked(listening)
+    view, card = await post_elicitation(listening)
     listening.engine.inquiries[ID] = NotAllowed("Only Priya can answer this.")
     sam = listening.administrator()
     await listening.press(sam, card, RunCommandInNewReply((command, ID)))
@@ -476,7 +476,7 @@ LIST = RunCommand(("mcp", "list"))
 async def with_button(workspace: Workspace, action: Any, *answers: list[Reply | Form]) -> tuple[TurnView, Posted]:
     """Post a message with the button of an action. The commands return `answers`."""
     workspace.bot.commands.answers = list(answers)
-    view, _ = await delivered(workspace, running("The pool"))
+    view, _ = await deliver_turn(workspace, running("The pool"))
     return view, await workspace.forge(view.turn.conversation, encode(action))
 
 
@@ -500,7 +500,7 @@ async def test_a_call_by_hand_in_a_thread_runs_there(listening: Workspace) -> No
     await listening.see(listening.priya, view.turn.conversation, "Running notes.add")
     (received,) = listening.engine.received
     assert replace(received, locale=UNKNOWN, author_locale=UNKNOWN) == by_hand
-    assert listening.posted(view.turn.conversation)[-1] == message
+    assert listening.public_messages(view.turn.conversation)[-1] == message
 
 
 async def test_a_reply_that_exceeds_a_message_comes_along_as_a_file(listening: Workspace) -> None:
@@ -561,7 +561,7 @@ async def test_the_text_typed_to_confirm_goes_along(listening: Workspace) -> Non
 
 
 async def test_a_button_of_an_earlier_process_has_a_notice_with_a_fix(listening: Workspace) -> None:
-    view, _ = await delivered(listening, running("The pool"))
+    view, _ = await deliver_turn(listening, running("The pool"))
     old = f"pending:{'x' * 22}"
     message = await listening.forge(view.turn.conversation, old)
     await listening.press(listening.priya, message, old)
@@ -579,7 +579,7 @@ async def test_one_user_has_a_limit_of_requests_and_holds_up_no_other(listening:
         return result
 
     listening.engine.decide = decide_later
-    view, card = await delivered(listening, asking())
+    view, card = await deliver_turn(listening, asking())
     sam = listening.administrator()
     for _ in range(MOST_PER_USER + 1):
         await listening.press(listening.priya, card, APPROVE)
@@ -606,10 +606,10 @@ async def test_a_question_about_a_message_in_a_thread_is_answered_there(with_men
     assert (message.text, message.author.id) == ("since **when**? @everyone", with_menus.priya.id)
     assert [line.lower() for line in message.context] == [f"{sam.name.lower()}: checkout is broken & slow"]
     assert message.conversation.thread
-    (anchor,) = with_menus.posted(message.conversation)
+    (anchor,) = with_menus.public_messages(message.conversation)
     assert "asks about this: since" in anchor.content
-    assert with_menus.fake.called(anchor.native) == set()
-    await with_menus.fake.until(lambda: ASKED in with_menus.shown(with_menus.priya, with_menus.here))
+    assert with_menus.fake.notified_ids(anchor.native) == set()
+    await with_menus.fake.until(lambda: ASKED in with_menus.private_content(with_menus.priya, with_menus.here))
 
 
 async def test_a_question_about_a_message_may_name_an_agent(with_menus: Workspace) -> None:

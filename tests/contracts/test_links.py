@@ -25,7 +25,7 @@ def links(harness: Harness) -> LinkStore:
     return SqlLinkStore(harness.database)
 
 
-async def kept(harness: Harness) -> int:
+async def link_count(harness: Harness) -> int:
     return await harness.database.run(
         lambda connection: connection.execute(sa.select(sa.func.count()).select_from(one_time_links)).scalar_one()
     )
@@ -89,7 +89,7 @@ async def test_links_whose_time_is_over_are_forgotten_when_the_next_one_is_made(
         await links.create_link(SERVER, f"env:KEY_{number}", ANA, HALL)
     harness.time = START + 601
     _, token = await links.create_link(SERVER, SLOT, ANA, HALL)
-    assert await kept(harness) == 1
+    assert await link_count(harness) == 1
     assert await links.use_link(token) is not None
 
 

@@ -49,7 +49,7 @@ async def failure(provider: Provider, *replies: Reply, request: ModelRequest | N
         return caught.value
 
 
-def said(completion: Completion) -> tuple[str, list[Mapping[str, Any]], StopReason]:
+def completion_parts(completion: Completion) -> tuple[str, list[Mapping[str, Any]], StopReason]:
     calls = [call.arguments for call in completion.message.tool_calls]
     return completion.message.text, calls, completion.stop
 
@@ -79,7 +79,7 @@ async def test_a_stream_may_be_written_in_many_ways(provider: Provider, written:
     async with talking(provider, Bytes(cut_up(stream, size))) as (model, _):
         *deltas, last = await events(model)
     assert isinstance(last, Completion)
-    assert said(last) == ("Räin. 🌧", [{"city": "Malmö 🌧"}], StopReason.TOOLS)
+    assert completion_parts(last) == ("Räin. 🌧", [{"city": "Malmö 🌧"}], StopReason.TOOLS)
     assert "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)) == "Hm, 日本."
     assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == "Räin. 🌧"
 

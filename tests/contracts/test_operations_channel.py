@@ -54,8 +54,8 @@ class Operations:
         self.workspace.fake.clock.advance(seconds)
 
     @property
-    def posted(self) -> list[Posted]:
-        return self.workspace.posted(self.channel)
+    def posted_messages(self) -> list[Posted]:
+        return self.workspace.public_messages(self.channel)
 
 
 @pytest.fixture(params=["slack", "discord", "plain"])
@@ -71,13 +71,13 @@ async def test_a_fault_is_one_message_that_is_edited_when_it_is_over(operations:
     process = operations.process("one")
     await operations.store.report(WEATHER, "one", HOLD)
     await process.update()
-    (message,) = operations.posted
+    (message,) = operations.posted_messages
     for text in ("weather has failed", "It refuses connections.", "Fix: start it.", "/mcp show weather"):
         assert text in message.content
     operations.advance(240)
     await operations.store.withdraw(WEATHER.key, "one")
     await process.update()
-    (message,) = operations.posted
+    (message,) = operations.posted_messages
     assert "MCP server weather recovered" in message.content
     assert "After 4 min" in message.content
     assert "It refuses" not in message.content
@@ -88,7 +88,7 @@ async def test_of_several_processes_one_posts(operations: Operations) -> None:
     await operations.store.report(WEATHER, "one", HOLD)
     for process in processes:
         await process.update()
-    assert len(operations.posted) == 1
+    assert len(operations.posted_messages) == 1
 
 
 async def test_another_process_goes_on_with_the_message_of_a_dead_one(operations: Operations) -> None:
@@ -97,7 +97,7 @@ async def test_another_process_goes_on_with_the_message_of_a_dead_one(operations
     operations.advance(LEASE_SECONDS + 1)
     await operations.store.withdraw(WEATHER.key, "one")
     await operations.process("two").update()
-    (message,) = operations.posted
+    (message,) = operations.posted_messages
     assert "recovered" in message.content
 
 
@@ -107,7 +107,7 @@ async def test_a_post_without_a_response_is_found_by_the_next_process(operations
     await operations.process("one").update()
     operations.advance(LEASE_SECONDS + 1)
     await operations.process("two").update()
-    assert len(operations.posted) == 1
+    assert len(operations.posted_messages) == 1
 
 
 async def test_a_flapping_server_is_one_message_an_hour_that_counts(operations: Operations) -> None:
@@ -119,19 +119,19 @@ async def test_a_flapping_server_is_one_message_an_hour_that_counts(operations: 
         await operations.store.withdraw(WEATHER.key, "one")
         await process.update()
         operations.advance(60)
-    (message,) = operations.posted
+    (message,) = operations.posted_messages
     assert "5 times since" in message.content
     operations.advance(QUIET_SECONDS)
     await operations.store.report(WEATHER, "one", HOLD)
     await process.update()
-    assert len(operations.posted) == 2
+    assert len(operations.posted_messages) == 2
 
 
 async def test_a_fault_that_ended_before_its_post_is_not_posted(operations: Operations) -> None:
     await operations.store.report(WEATHER, "one", HOLD)
     await operations.store.withdraw(WEATHER.key, "one")
     await operations.process("one").update()
-    assert operations.posted == []
+    assert operations.posted_messages == []
 
 
 async def test_faults_of_a_vanished_process_are_over_once_its_successor_has_reported(operations: Operations) -> None:
@@ -140,11 +140,11 @@ async def test_faults_of_a_vanished_process_are_over_once_its_successor_has_repo
     operations.advance(HOLD + LEASE_SECONDS)
     successor = operations.process("two")
     await successor.update()
-    (message,) = operations.posted
+    (message,) = operations.posted_messages
     assert "has failed" in message.content
     operations.advance(GRACE_SECONDS)
     await successor.update()
-    (message,) = operations.posted
+    (message,) = operations.posted_messages
     assert "recovered" in message.content
 
 
@@ -157,6 +157,6 @@ async def test_a_channel_that_takes_nothing_is_logged_once_and_tried_again(
     for _ in range(3):
         await process.update()
         operations.advance(REFUSED_SECONDS + 1)
-    assert operations.posted == []
+    assert operations.posted_messages == []
     (line,) = [record.getMessage() for record in caplog.records if "OPS_CHANNEL" in record.getMessage()]
     assert operations.channel.id in line

@@ -23,7 +23,7 @@ MIDNIGHT = START + 3_600
 WHOLE = Usage(1_000, 55, 400, 100, 50)
 
 
-def noted(written: int) -> UsageEntry:
+def estimated_entry(written: int) -> UsageEntry:
     return UsageEntry("u1", 1, UsageKind.REPLY, "m", Usage(900, written), estimated=True)
 
 
@@ -49,7 +49,7 @@ async def of_ana(harness: Harness) -> int:
 
 async def test_notes_in_any_order_leave_the_last_value(harness: Harness) -> None:
     claim = await running(harness)
-    for n, order in enumerate(permutations((noted(10), noted(40), noted(400), FINAL))):
+    for n, order in enumerate(permutations((estimated_entry(10), estimated_entry(40), estimated_entry(400), FINAL))):
         uses = [replace(each, id=f"u{n}") for each in order]
         for use in uses:
             await harness.log.record_usage([(claim, use)])
@@ -65,7 +65,7 @@ async def test_the_last_value_counts_though_it_is_partly_estimated_and_less_than
     harness: Harness,
 ) -> None:
     claim = await running(harness)
-    orders = list(permutations((noted(10), noted(375), HALF_COUNTED)))
+    orders = list(permutations((estimated_entry(10), estimated_entry(375), HALF_COUNTED)))
     for n, order in enumerate(orders):
         uses = [replace(each, id=f"u{n}") for each in order]
         for use in (*uses, *reversed(uses)):
@@ -77,23 +77,26 @@ async def test_the_last_value_counts_though_it_is_partly_estimated_and_less_than
 
 async def test_a_late_note_changes_nothing_of_a_reply_that_was_kept_with_an_estimate(harness: Harness) -> None:
     claim = await running(harness)
-    await harness.log.record_usage([(claim, noted(375))])
+    await harness.log.record_usage([(claim, estimated_entry(375))])
     await harness.log.finish(claim, TurnStatus.DONE, [replace(answer("u1"), use=HALF_COUNTED)], "")
-    await harness.log.record_usage([(claim, noted(400))])
+    await harness.log.record_usage([(claim, estimated_entry(400))])
     assert await since(harness, 0) == UsageTotal(1, Usage(900, 20), unpriced=1, estimated=1)
 
 
 @pytest.mark.parametrize("late", [0, 1])
 async def test_two_writes_at_once_leave_the_last_word_that_is_estimated_in_part(harness: Harness, late: int) -> None:
     claim = await running(harness)
-    await harness.log.record_usage([(claim, noted(10))])
-    both = [noted(375), HALF_COUNTED]
+    await harness.log.record_usage([(claim, estimated_entry(10))])
+    both = [estimated_entry(375), HALF_COUNTED]
     async with asyncio.timeout(20):
         await asyncio.gather(*(harness.log.record_usage([(claim, use)]) for use in (both[late], both[1 - late])))
     assert await since(harness, 0) == UsageTotal(1, Usage(900, 20), unpriced=1, estimated=1)
 
 
-@pytest.mark.parametrize("at_once", [(noted(10), FINAL), (FINAL, noted(400)), (noted(40), noted(10), FINAL)])
+@pytest.mark.parametrize(
+    "at_once",
+    [(estimated_entry(10), FINAL), (FINAL, estimated_entry(400)), (estimated_entry(40), estimated_entry(10), FINAL)],
+)
 async def test_two_writes_of_one_request_at_once_are_one_request(
     harness: Harness, at_once: Sequence[UsageEntry]
 ) -> None:
@@ -106,9 +109,9 @@ async def test_two_writes_of_one_request_at_once_are_one_request(
 async def test_a_reply_over_midnight_counts_on_the_day_it_was_first_noted_and_on_no_other(harness: Harness) -> None:
     harness.time = MIDNIGHT - 2
     claim = await running(harness)
-    await harness.log.record_usage([(claim, noted(10))])
+    await harness.log.record_usage([(claim, estimated_entry(10))])
     harness.time = MIDNIGHT + 2
-    await harness.log.record_usage([(claim, noted(40))])
+    await harness.log.record_usage([(claim, estimated_entry(40))])
     assert (await since(harness, MIDNIGHT)).requests == 0
     await harness.log.finish(claim, TurnStatus.DONE, [answer("u1")], "")
     assert await since(harness, MIDNIGHT) == UsageTotal()
@@ -118,25 +121,25 @@ async def test_a_reply_over_midnight_counts_on_the_day_it_was_first_noted_and_on
 async def test_a_process_that_lost_the_turn_notes_its_request_beside_that_of_the_next(harness: Harness) -> None:
     before = harness.log
     claim = await running(harness)
-    await before.record_usage([(claim, noted(10))])
+    await before.record_usage([(claim, estimated_entry(10))])
     log = await harness.restart()
     (again,) = await log.claim(1)
     # On one file the first process could not write any more. Its log stands for a write in progress.
     late = SqlTurnLog(harness.database)
     await asyncio.gather(
-        late.record_usage([(claim, noted(40))]), log.finish(again, TurnStatus.DONE, [answer("u2")], "")
+        late.record_usage([(claim, estimated_entry(40))]), log.finish(again, TurnStatus.DONE, [answer("u2")], "")
     )
-    await late.record_usage([(claim, noted(400))])
+    await late.record_usage([(claim, estimated_entry(400))])
     assert await since(harness, 0) == UsageTotal(2, Usage(1_900, 455, 400, 100, 50), unpriced=2, estimated=1)
     assert await of_ana(harness) == 2
 
 
 async def test_a_row_that_was_deleted_while_its_reply_goes_on_is_counted_anew_and_whole(harness: Harness) -> None:
     claim: Claim = await running(harness)
-    await harness.log.record_usage([(claim, noted(10))])
+    await harness.log.record_usage([(claim, estimated_entry(10))])
     harness.time += 100
     assert await SqlUsageStore(harness.database).delete_old(50, 10) == 1
-    await harness.log.record_usage([(claim, noted(40))])
+    await harness.log.record_usage([(claim, estimated_entry(40))])
     await harness.log.finish(claim, TurnStatus.DONE, [answer("u1")], "")
     assert await since(harness, 0) == UsageTotal(1, WHOLE, unpriced=1)
     assert await of_ana(harness) == 1
@@ -146,7 +149,7 @@ async def test_usage_after_the_deletion_of_its_conversation_counts_for_the_asker
     claim = await running(harness)
     await harness.log.finish(claim, TurnStatus.DONE, [answer("u1")], "")
     assert await SqlReporting(harness.database).delete(claim.conversation, ANA)
-    await harness.log.record_usage([(claim, replace(noted(40), id="u2"))])
+    await harness.log.record_usage([(claim, replace(estimated_entry(40), id="u2"))])
     assert await of_ana(harness) == 2
 
 
@@ -157,5 +160,5 @@ async def test_so_it_is_of_a_turn_that_was_taken_up_again(harness: Harness) -> N
     assert again.initial_record is None
     await log.finish(again, TurnStatus.DONE, [answer("u1")], "")
     assert await SqlReporting(harness.database).delete(again.conversation, ANA)
-    await log.record_usage([(again, replace(noted(40), id="u2"))])
+    await log.record_usage([(again, replace(estimated_entry(40), id="u2"))])
     assert await of_ana(harness) == 2

@@ -24,7 +24,7 @@ SAM = Author("test", "sam", "Samantha")
 REF = ToolRef("s", "write", definition="d1g3st", server_id="id-of-s", place="here")
 
 
-async def asked(harness: Harness, text: str, author: Author, approver: Author) -> Claim:
+async def store_approved_turn(harness: Harness, text: str, author: Author, approver: Author) -> Claim:
     """Store a turn with an approved call that returned a file. Return its claim."""
     await harness.log.enqueue(message(text, f"key of {author.id}", author=author))
     (claim,) = await harness.log.claim(1)
@@ -50,7 +50,10 @@ async def asked(harness: Harness, text: str, author: Author, approver: Author) -
 
 async def two_people(harness: Harness) -> tuple[Claim, Claim]:
     """Store two turns: Ana asks and Sam approves, then Sam asks and Ana approves."""
-    first, second = await asked(harness, QUESTION, ANA, SAM), await asked(harness, OTHER, SAM, ANA)
+    first, second = (
+        await store_approved_turn(harness, QUESTION, ANA, SAM),
+        await store_approved_turn(harness, OTHER, SAM, ANA),
+    )
     await SqlFeedbackStore(harness.database).save(second.turn_id, True, ANA)
     return first, second
 

@@ -58,7 +58,7 @@ def definitions(*tools: Tool) -> dict[str, str]:
     return {tool.original_name: tool.definition for tool in tools}
 
 
-async def audited(harness: Harness) -> list[AuditEntry]:
+async def audit_entries(harness: Harness) -> list[AuditEntry]:
     page, _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=("pinned tools",)), 100, 0)
     return list(page)
 
@@ -74,7 +74,7 @@ async def test_the_first_sync_pins_all_definitions_except_flagged_ones(
     assert found[1] == Pin(FILE, "forecast", TOOL.definition, TOOL, "countersign", START)
     assert found[1].pinned_tool is not None
     assert found[1].pinned_tool.definition == TOOL.definition
-    assert await audited(harness) == []
+    assert await audit_entries(harness) == []
 
 
 async def test_later_syncs_pin_nothing(servers: SqlServerStore, pins: PinStore) -> None:
@@ -117,7 +117,7 @@ async def test_a_pin_of_an_admin_replaces_the_earlier_one_and_is_in_the_audit(
     by_tool = {pin.tool: pin for pin in await pins.pins_of(FILE)}
     assert by_tool["forecast"] == Pin(FILE, "forecast", CHANGED.definition, CHANGED, BEN.principal, START + 60)
     assert by_tool["alerts"].pinned_by == "countersign"
-    (entry,) = await audited(harness)
+    (entry,) = await audit_entries(harness)
     assert (entry.actor, entry.subject, entry.facts["server"]) == (BEN.principal, FILE, "weather")
     assert entry.facts["changes"] == {
         "forecast": f"{TOOL.definition} → {CHANGED.definition}",
@@ -132,7 +132,7 @@ async def test_pinning_a_pinned_definition_changes_nothing(
     await servers.save_capabilities(FILE, offer(TOOL))
     before = await servers.revision()
     await pins.pin(FILE, [TOOL], BEN)
-    assert (await servers.revision(), await audited(harness)) == (before, [])
+    assert (await servers.revision(), await audit_entries(harness)) == (before, [])
     assert [pin.pinned_by for pin in await pins.pins_of(FILE)] == ["countersign"]
 
 
@@ -162,7 +162,7 @@ async def test_a_pin_whose_commit_gave_no_answer_is_made_once(harness: Harness, 
     await SqlServerStore(forgetful, SecretBox(), {}).save_capabilities(FILE, offer(TOOL))
     await SqlPinStore(forgetful).pin(FILE, [CHANGED], BEN)
     assert await SqlPinStore(forgetful).pinned_definitions() == {FILE: definitions(CHANGED)}
-    assert len(await audited(harness)) == 1
+    assert len(await audit_entries(harness)) == 1
 
 
 async def test_names_of_tools_may_be_anything(harness: Harness, servers: SqlServerStore, pins: PinStore) -> None:

@@ -26,9 +26,9 @@ from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.llm import Call, FakeLanguageModel, Request, Say
 from tests.fakes.llm_cache import PromptCache
-from tests.fakes.parts import FakeToolbox, RecordingSurface, message, returned, running, tool
+from tests.fakes.parts import FakeToolbox, RecordingSurface, message, running, text_outcome, tool
 from tests.llm.conversation import EACH_PROVIDER, MODEL, Provider
-from tests.migrated import migrated
+from tests.migrated import create_database
 
 TURNS = 5
 ALL_RUN = RuleBook(Policies(default=ApprovalPolicy.ALWAYS_ALLOW))
@@ -53,16 +53,16 @@ def as_at_home(model: LanguageModel, provider: Provider) -> LanguageModel:
 
 
 async def looked_up(wanted: ToolCall, _context: CallContext) -> ToolOutcome:
-    return returned(wanted, f"{wanted.arguments}: " + "It is known. " * 40)
+    return text_outcome(wanted, f"{wanted.arguments}: " + "It is known. " * 40)
 
 
-async def talked(
+async def run_conversation(
     model: LanguageModel, folder: Path, replay: ToolReplay, *, overheard: tuple[str, ...] = ()
 ) -> list[TurnView]:
     """Run a conversation in which each question takes two rounds of tools. `overheard` are messages of others before
     each.
     """
-    database = open_sqlite(await migrated(folder / "turns.db"))
+    database = open_sqlite(await create_database(folder / "turns.db"))
     toolbox, surface = FakeToolbox(), RecordingSurface()
     toolbox.add(tool("kb__look_up", read_only=True, description="Looks a word up. " * 20), looked_up)
     engine = Engine(
@@ -82,7 +82,7 @@ async def talked(
             for n in range(TURNS):
                 asked = message(f"What is word {n}? " + "Tell me all of it. " * 10)
                 receipt = await engine.receive(replace(asked, context=overheard))
-                views.append(await surface.ended(receipt.turn_id))
+                views.append(await surface.wait_for_end(receipt.turn_id))
     finally:
         await database.close()
     return views
@@ -105,7 +105,7 @@ async def test_each_request_reuses_the_cached_prefix_of_the_one_before(
     with FakeLanguageModel(provider.api, rule=lambda request: answering(cache, request)) as service:
         model = as_at_home(provider.create(service.base_url), provider)
         try:
-            views = await talked(model, tmp_path, replay)
+            views = await run_conversation(model, tmp_path, replay)
         finally:
             await model.close()
     assert len(cache.seen) == TURNS * 3
@@ -127,7 +127,7 @@ async def test_a_one_time_message_does_not_hide_the_lasting_prefix(provider: Pro
     with FakeLanguageModel(provider.api, rule=lambda request: answering(cache, request)) as service:
         model = as_at_home(provider.create(service.base_url), provider)
         try:
-            await talked(model, tmp_path, ToolReplay.NONE, overheard=("ben: I wonder.",))
+            await run_conversation(model, tmp_path, ToolReplay.NONE, overheard=("ben: I wonder.",))
         finally:
             await model.close()
     firsts = cache.seen[::3]

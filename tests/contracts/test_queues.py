@@ -13,14 +13,14 @@ OTHER = ConversationKey("test", "w", "hall", "2")
 MINUTE = 60.0
 
 
-async def queued(harness: Harness, text: str) -> str:
+async def store_queued_turn(harness: Harness, text: str) -> str:
     """Store a queued turn with a delivered view. Return its id."""
     turn_id = (await harness.log.enqueue(message(text))).turn_id
-    await drawn(harness, turn_id)
+    await deliver_view(harness, turn_id)
     return turn_id
 
 
-async def drawn(harness: Harness, turn_id: str) -> None:
+async def deliver_view(harness: Harness, turn_id: str) -> None:
     view = await harness.log.get_view(turn_id)
     await harness.log.acquire_delivery(turn_id, NEWEST)
     await harness.log.mark_delivered(turn_id, view.revision)
@@ -38,7 +38,7 @@ async def asks(harness: Harness, claim: Claim, card: str = "card-1", n: int = 1)
     )
     await harness.log.append(claim, None, [wants])
     assert await harness.log.suspend(claim) is None
-    await drawn(harness, claim.turn_id)
+    await deliver_view(harness, claim.turn_id)
 
 
 async def behind(harness: Harness) -> list[str]:
@@ -49,7 +49,7 @@ async def test_a_queued_turn_names_the_one_it_waits_for_and_says_whether_that_wa
     harness: Harness,
 ) -> None:
     first = await running(harness, "one")
-    second, third = await queued(harness, "two"), await queued(harness, "three")
+    second, third = await store_queued_turn(harness, "two"), await store_queued_turn(harness, "three")
     assert [(await harness.log.get_view(turn_id)).ahead for turn_id in (second, third)] == [1, 2]
     assert (await harness.log.get_view(third)).blocker == BlockingTurn(first.turn_id)
     await asks(harness, first)
@@ -60,7 +60,7 @@ async def test_a_queued_turn_names_the_one_it_waits_for_and_says_whether_that_wa
 
 async def test_a_turn_behind_one_that_awaits_approval_is_not_ahead_of_other_conversations(harness: Harness) -> None:
     first = await running(harness, "one")
-    await queued(harness, "two")
+    await store_queued_turn(harness, "two")
     harness.time += 1
     other = (await harness.log.enqueue(message("three", conversation=OTHER))).turn_id
     assert (await harness.log.get_view(other)).ahead == 1
@@ -72,9 +72,9 @@ async def test_when_a_turn_begins_to_wait_for_an_approval_those_behind_it_are_to
     harness: Harness,
 ) -> None:
     claim = await running(harness, "one")
-    second, third = await queued(harness, "two"), await queued(harness, "three")
+    second, third = await store_queued_turn(harness, "two"), await store_queued_turn(harness, "three")
     for text in ("elsewhere", "and behind it"):
-        await drawn(harness, (await harness.log.enqueue(message(text, conversation=OTHER))).turn_id)
+        await deliver_view(harness, (await harness.log.enqueue(message(text, conversation=OTHER))).turn_id)
     assert await behind(harness) == []
     await asks(harness, claim)
     assert await behind(harness) == [second, third]
@@ -82,9 +82,9 @@ async def test_when_a_turn_begins_to_wait_for_an_approval_those_behind_it_are_to
 
 async def test_when_it_waits_no_longer_they_are_too(harness: Harness) -> None:
     claim = await running(harness, "one")
-    second = await queued(harness, "two")
+    second = await store_queued_turn(harness, "two")
     await asks(harness, claim)
-    await drawn(harness, second)
+    await deliver_view(harness, second)
     await harness.log.decide(Decision("card-1", 1, DecisionType.DENY, BEN))
     assert second in await behind(harness)
     assert (await harness.log.get_view(second)).blocker == BlockingTurn(claim.turn_id)
@@ -92,9 +92,9 @@ async def test_when_it_waits_no_longer_they_are_too(harness: Harness) -> None:
 
 async def test_when_the_time_to_approve_is_over_they_are_too(harness: Harness) -> None:
     claim = await running(harness, "one")
-    second = await queued(harness, "two")
+    second = await store_queued_turn(harness, "two")
     await asks(harness, claim)
-    await drawn(harness, second)
+    await deliver_view(harness, second)
     harness.time += MINUTE + 1
     (again,) = await harness.log.claim(8)
     await harness.log.resume(again)
@@ -104,7 +104,7 @@ async def test_when_the_time_to_approve_is_over_they_are_too(harness: Harness) -
 
 async def test_when_a_turn_ends_those_behind_it_move_up(harness: Harness) -> None:
     claim = await running(harness, "one")
-    second, third = await queued(harness, "two"), await queued(harness, "three")
+    second, third = await store_queued_turn(harness, "two"), await store_queued_turn(harness, "three")
     await harness.log.finish(claim, TurnStatus.DONE, [], "")
     assert await behind(harness) == [claim.turn_id, second, third]
     view = await harness.log.get_view(third)
@@ -114,10 +114,10 @@ async def test_when_a_turn_ends_those_behind_it_move_up(harness: Harness) -> Non
 
 async def test_stopping_a_turn_that_waits_for_an_approval_lets_the_next_one_go_on(harness: Harness) -> None:
     claim = await running(harness, "one")
-    second, third = await queued(harness, "two"), await queued(harness, "three")
+    second, third = await store_queued_turn(harness, "two"), await store_queued_turn(harness, "three")
     await asks(harness, claim)
-    await drawn(harness, second)
-    await drawn(harness, third)
+    await deliver_view(harness, second)
+    await deliver_view(harness, third)
     assert await harness.log.stop(claim.turn_id, BEN)
     assert await behind(harness) == [claim.turn_id, second, third]
     assert [claim.turn_id for claim in await harness.log.claim(8)] == [second]
@@ -125,7 +125,7 @@ async def test_stopping_a_turn_that_waits_for_an_approval_lets_the_next_one_go_o
 
 async def test_a_queued_turn_that_is_stopped_moves_up_those_behind_it_alone(harness: Harness) -> None:
     claim = await running(harness, "one")
-    second, third, fourth = [await queued(harness, text) for text in ("two", "three", "four")]
+    second, third, fourth = [await store_queued_turn(harness, text) for text in ("two", "three", "four")]
     await harness.log.stop(third, BEN)
     assert await behind(harness) == [third, fourth]
     assert (await harness.log.get_view(fourth)).ahead == 2
@@ -134,7 +134,7 @@ async def test_a_queued_turn_that_is_stopped_moves_up_those_behind_it_alone(harn
 
 async def test_a_turn_ended_twice_after_a_lost_answer_moves_them_up_once(harness: Harness) -> None:
     claim = await running(harness, "one")
-    second = await queued(harness, "two")
+    second = await store_queued_turn(harness, "two")
     before = (await harness.log.get_view(second)).revision
     for _ in range(2):
         await harness.log.finish(claim, TurnStatus.DONE, [], "")
@@ -159,7 +159,7 @@ async def test_a_reach_that_ends_with_a_colon_takes_in_one_conversation_alone(ha
 async def test_a_late_call_moves_no_turn(harness: Harness) -> None:
     """A change visible only in the running turn's view makes no view of a queued turn stale."""
     claim = await running(harness, "one")
-    second = await queued(harness, "two")
+    second = await store_queued_turn(harness, "two")
     call = ToolStep(1, ToolCall("c1", "s__write"), ToolRef("s", "write"), StepStatus.READY)
     await harness.log.append(claim, None, [call])
     await harness.log.start_call(claim, 1)

@@ -30,7 +30,7 @@ async def waits(quotas: Quotas, times: int, *, most: float = 1000.0, name: str =
     return [answer.wait for answer in answers]
 
 
-async def refused(quotas: Quotas, *, most: float) -> float:
+async def seconds_to_wait(quotas: Quotas, *, most: float) -> float:
     """Return the seconds that a rejected request would have to wait."""
     answer = await quotas.acquire("calls", QUOTA, most)
     assert isinstance(answer, QuotaExceeded)
@@ -59,7 +59,7 @@ async def test_a_quiet_time_saves_up_no_more_than_one_burst(quotas: Quotas, harn
 async def test_a_caller_who_would_wait_too_long_takes_nothing_and_gets_the_wait(quotas: Quotas) -> None:
     await waits(quotas, 6)
     for _ in range(3):
-        assert await refused(quotas, most=3.0) == pytest.approx(4)
+        assert await seconds_to_wait(quotas, most=3.0) == pytest.approx(4)
     assert await waits(quotas, 1) == pytest.approx([4])
 
 
@@ -70,7 +70,7 @@ async def test_one_name_says_nothing_of_another(quotas: Quotas) -> None:
 
 async def test_holding_off_holds_for_everybody_and_goes_on_one_by_one(quotas: Quotas, harness: Harness) -> None:
     await quotas.pause("calls", QUOTA, 30)
-    assert await refused(quotas, most=29.0) == pytest.approx(30)
+    assert await seconds_to_wait(quotas, most=29.0) == pytest.approx(30)
     harness.time += 10
     assert await waits(quotas, 3) == pytest.approx([20, 22, 24])
 

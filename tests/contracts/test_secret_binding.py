@@ -63,7 +63,7 @@ def record(reference: SecretReference = STORED, transport: Transport = THERE, wo
     return ServerRecord(config, Authentication(kind), {slot: reference})
 
 
-def moved(known: ServerRecord, transport: Transport) -> ServerRecord:
+def moved_server(known: ServerRecord, transport: Transport) -> ServerRecord:
     return dataclasses.replace(known, config=dataclasses.replace(known.config, transport=transport))
 
 
@@ -76,11 +76,11 @@ async def test_a_stored_secret_is_deleted_when_its_server_moves(harness: Harness
     servers = store(harness)
     added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
     assert added.missing == set()
-    changed = await servers.change(moved(added, ELSEWHERE[where]), {}, ANA, changes={})
+    changed = await servers.change(moved_server(added, ELSEWHERE[where]), {}, ANA, changes={})
     assert changed.missing == {AUTH_SECRET}
     with pytest.raises(SecretUnavailable, match="it is not set"):
         await servers.read_secrets(changed)
-    back = await servers.change(moved(changed, THERE), {}, ANA, changes={})
+    back = await servers.change(moved_server(changed, THERE), {}, ANA, changes={})
     with pytest.raises(SecretUnavailable, match="it is not set"):
         await servers.read_secrets(back)
     again = await servers.change(back, {AUTH_SECRET: "typed again"}, ANA, changes={})
@@ -92,7 +92,7 @@ async def test_a_stored_secret_is_deleted_when_its_server_moves(harness: Harness
 async def test_a_stored_secret_stays_while_its_server_stays_at_its_origin(harness: Harness, where: str) -> None:
     servers = store(harness)
     added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
-    changed = await servers.change(moved(added, THE_SAME[where]), {}, ANA, changes={})
+    changed = await servers.change(moved_server(added, THE_SAME[where]), {}, ANA, changes={})
     assert await servers.read_secrets(changed) == {AUTH_SECRET: "typed"}
 
 
@@ -111,7 +111,7 @@ async def test_a_variable_of_a_program_is_deleted_when_another_program_would_get
 ) -> None:
     servers = store(harness)
     added = await servers.add(record(transport=StdioTransport("python", ("-m", "jira"))), {"env:TOKEN": "typed"}, ANA)
-    changed = await servers.change(moved(added, other), {}, ANA, changes={})
+    changed = await servers.change(moved_server(added, other), {}, ANA, changes={})
     assert changed.missing == {"env:TOKEN"}
 
 
@@ -122,7 +122,7 @@ async def test_the_secret_of_an_oauth_client_belongs_to_the_client_and_the_whole
     added = await servers.add(first, {AUTH_SECRET: "typed"}, ANA)
     for other in (
         dataclasses.replace(added, authentication=dataclasses.replace(client, client_id="robot")),
-        moved(added, HttpTransport("https://jira.example/tenant-2/mcp")),
+        moved_server(added, HttpTransport("https://jira.example/tenant-2/mcp")),
         dataclasses.replace(added, authentication=Authentication(AuthenticationKind.HEADER)),
     ):
         with pytest.raises(SecretUnavailable, match="it was entered for"):
@@ -152,7 +152,7 @@ async def test_a_reference_takes_a_grant_for_its_workspace_and_its_host(harness:
     for other in (*ELSEWHERE.values(), HttpTransport("https://jira.example.:443/mcp")):
         if not isinstance(other, StdioTransport):
             with pytest.raises(SecretUnavailable, match="not granted"):
-                await granted.read_secrets(moved(added, other))
+                await granted.read_secrets(moved_server(added, other))
     for reference, workspace in (
         (JIRA, "slack:T2"),
         (JIRA, ""),
@@ -188,7 +188,7 @@ async def test_a_rotation_keeps_secrets_where_they_are_bound(harness: Harness) -
     assert await servers.reseal(ANA) == (1, [])
     assert await servers.read_secrets(added) == {AUTH_SECRET: "typed"}
     with pytest.raises(SecretUnavailable):
-        await servers.read_secrets(moved(added, HttpTransport("https://evil.example/mcp")))
+        await servers.read_secrets(moved_server(added, HttpTransport("https://evil.example/mcp")))
 
 
 async def test_a_server_of_the_same_name_that_is_added_again_has_no_secret(harness: Harness) -> None:

@@ -46,7 +46,7 @@ def store(harness: Harness) -> SqlSignInStore:
     return SqlSignInStore(harness.database, SecretBox((KEY,)), clock=lambda: START)
 
 
-async def audited(harness: Harness) -> list[tuple[str, str]]:
+async def audit_entries(harness: Harness) -> list[tuple[str, str]]:
     def read(connection: sa.Connection) -> list[tuple[str, str]]:
         return [(row["kind"], row["actor"]) for row in audit_rows(connection)]
 
@@ -112,7 +112,7 @@ async def test_signing_in_and_out_is_audited_and_renewing_is_not(harness: Harnes
     await store.mark_revoked(JIRA, renewed)
     assert await store.forget(JIRA, BEN)
     assert not await store.forget(JIRA, BEN)
-    assert await audited(harness) == [
+    assert await audit_entries(harness) == [
         ("signed in", ANA.principal),
         ("sign-in ended", "countersign"),
         ("signed out", BEN.principal),

@@ -126,7 +126,7 @@ def with_token(slug: str = "weather", **fields: Any) -> ServerRecord:
     )
 
 
-def renamed(known: ServerRecord, title: str) -> ServerRecord:
+def renamed_server(known: ServerRecord, title: str) -> ServerRecord:
     return dataclasses.replace(known, config=dataclasses.replace(known.config, title=title))
 
 
@@ -242,7 +242,7 @@ async def test_every_way_over_http_is_read_as_it_was_written(servers: SqlServerS
 async def test_a_changed_server_has_its_last_editor_and_time(harness: Harness, servers: SqlServerStore) -> None:
     added = await servers.add(record(), {}, ANA)
     harness.time = START + 60
-    changed = await servers.change(renamed(added, "Rain"), {}, BEN, changes={"title": "The weather → Rain"})
+    changed = await servers.change(renamed_server(added, "Rain"), {}, BEN, changes={"title": "The weather → Rain"})
     assert changed.config.title == "Rain"
     assert (changed.version, changed.updated_by, changed.updated_at) == (2, BEN.principal, START + 60)
     assert (changed.created_by, changed.created_at) == (ANA.principal, START)
@@ -252,11 +252,11 @@ async def test_a_change_of_an_old_version_fails_with_the_faster_editor(
     harness: Harness, servers: SqlServerStore
 ) -> None:
     added = await servers.add(record(), {}, ANA)
-    await servers.change(renamed(added, "Rain"), {}, BEN, changes={})
+    await servers.change(renamed_server(added, "Rain"), {}, BEN, changes={})
     with pytest.raises(
         Conflict, match=r"weather was changed meanwhile by test:ben \(1970-01-12 13:46:40 UTC\)"
     ) as late:
-        await servers.change(renamed(added, "Sun"), {}, ANA, changes={})
+        await servers.change(renamed_server(added, "Sun"), {}, ANA, changes={})
     assert late.value.field == ""
     assert late.value.fix
     with pytest.raises(Conflict, match="changed meanwhile by test:ben"):
@@ -267,9 +267,9 @@ async def test_a_change_of_an_old_version_fails_with_the_faster_editor(
 
 async def test_an_administrators_own_earlier_change_is_not_overwritten_either(servers: SqlServerStore) -> None:
     added = await servers.add(record(), {}, ANA)
-    await servers.change(renamed(added, "Rain"), {}, ANA, changes={})
+    await servers.change(renamed_server(added, "Rain"), {}, ANA, changes={})
     with pytest.raises(Conflict, match="changed meanwhile by test:ana"):
-        await servers.change(renamed(added, "Sun"), {}, ANA, changes={})
+        await servers.change(renamed_server(added, "Sun"), {}, ANA, changes={})
     assert [each.config.title for each in await servers.records()] == ["Rain"]
 
 
@@ -289,7 +289,7 @@ async def test_a_change_whose_commit_gave_no_answer_is_made_once_and_gives_the_a
     servers = SqlServerStore(forgetful, make_box(KEY), {})
     policies, profiles, archive = SqlPolicyStore(forgetful), SqlProfileStore(forgetful), SqlReporting(forgetful)
     added = await servers.add(with_token(), {"auth": "first"}, ANA)
-    changed = await servers.change(renamed(added, "Rain"), {"auth": TOKEN}, ANA, changes={})
+    changed = await servers.change(renamed_server(added, "Rain"), {"auth": TOKEN}, ANA, changes={})
     assert (changed.config.title, changed.version) == ("Rain", 2)
     assert await servers.read_secrets(changed) == {"auth": TOKEN}
     off = await servers.set_enablement(added.id, ServerEnablement.DISABLED, ANA)
@@ -331,7 +331,7 @@ async def test_a_name_that_is_taken_in_a_workspace_is_refused_under_its_field(se
     elsewhere = await servers.add(record(workspace="test:v", title="Wetter für Köln"), {}, ANA)
     rain = await servers.add(record("rain"), {}, ANA)
     with pytest.raises(Conflict, match="has this title already"):
-        await servers.change(renamed(rain, "wetter für köln"), {}, ANA, changes={})
+        await servers.change(renamed_server(rain, "wetter für köln"), {}, ANA, changes={})
     assert {each.id for each in await servers.records()} == {"id-of-weather-test:w", elsewhere.id, rain.id}
 
 
@@ -358,7 +358,7 @@ async def test_a_server_is_switched_at_any_version_and_a_change_of_it_leaves_tha
     off = await servers.set_enablement(added.id, ServerEnablement.DISABLED, BEN)
     assert (off.enablement, off.version) == (ServerEnablement.DISABLED, 2)
     assert await servers.set_enablement(added.id, ServerEnablement.DISABLED, BEN) == off
-    stale = dataclasses.replace(renamed(off, "Rain"), enablement=ServerEnablement.ON)
+    stale = dataclasses.replace(renamed_server(off, "Rain"), enablement=ServerEnablement.ON)
     assert (await servers.change(stale, {}, BEN, changes={})).enablement is ServerEnablement.DISABLED
     await servers.set_enablement(added.id, ServerEnablement.ON, ANA)
     await servers.set_enablement(added.id, ServerEnablement.DISCONNECTED, ANA)
@@ -395,7 +395,7 @@ async def test_a_change_of_a_removed_server_is_refused(harness: Harness, servers
     with pytest.raises(NotFound):
         await servers.remove(added.id, added.version, ANA)
     with pytest.raises(NotFound):
-        await servers.change(renamed(added, "Rain"), {}, ANA, changes={})
+        await servers.change(renamed_server(added, "Rain"), {}, ANA, changes={})
     with pytest.raises(NotFound):
         await servers.set_enablement(added.id, ServerEnablement.DISABLED, ANA)
     with pytest.raises(NotFound):
@@ -411,7 +411,9 @@ async def test_names_no_database_can_store_do_no_harm(harness: Harness, servers:
     added = await servers.add(record(title=WEIRD, description=WEIRD, system_instruction=WEIRD), {}, strange)
     assert added.config.title == added.config.description == "a\ufffdb ? c\u202e 💡"
     assert added.config.system_instruction == WEIRD
-    changed = await servers.change(renamed(added, f"{WEIRD}!"), {}, strange, changes={"title": f"{WEIRD} → {WEIRD}!"})
+    changed = await servers.change(
+        renamed_server(added, f"{WEIRD}!"), {}, strange, changes={"title": f"{WEIRD} → {WEIRD}!"}
+    )
     profiles = SqlProfileStore(harness.database)
     profile = await profiles.save(Profile("p1", WEIRD, HOME, persona=WEIRD), strange)
     await profiles.bind(f"test:w:{WEIRD}", profile.id, strange)
@@ -542,7 +544,7 @@ async def test_the_revision_grows_with_every_change_of_servers_policies_and_prof
     before = await servers.revision()
     for change in (
         lambda: servers.set_enablement(added.id, ServerEnablement.DISABLED, ANA),
-        lambda: servers.change(dataclasses.replace(renamed(added, "R"), version=2), {}, ANA, changes={}),
+        lambda: servers.change(dataclasses.replace(renamed_server(added, "R"), version=2), {}, ANA, changes={}),
         lambda: policies.set_rule(rule, ANA),
         lambda: clear_all(policies),
         lambda: profiles.save(dataclasses.replace(profile, persona="Be brief."), ANA),
@@ -607,7 +609,7 @@ async def test_a_stored_secret_stays_until_it_is_set_anew_or_comes_from_elsewher
     harness: Harness, servers: SqlServerStore
 ) -> None:
     added = await servers.add(with_token(), {"auth": "first"}, ANA)
-    kept = await servers.change(renamed(added, "Rain"), {}, ANA, changes={})
+    kept = await servers.change(renamed_server(added, "Rain"), {}, ANA, changes={})
     assert await servers.read_secrets(kept) == {"auth": "first"}
     again = await servers.change(kept, {"auth": "second"}, ANA, changes={})
     assert await servers.read_secrets(again) == {"auth": "second"}
@@ -716,7 +718,7 @@ async def test_nothing_of_a_secret_is_in_the_database(
     sealed = record(secrets=dict.fromkeys(secret, STORED))
     added = await servers.add(sealed, secret, ANA)
     told = {"auth": f"was {TOKEN}", "title": "Old → New"}
-    changed = await servers.change(renamed(added, "New"), {"auth": TOKEN}, ANA, changes=told)
+    changed = await servers.change(renamed_server(added, "New"), {"auth": TOKEN}, ANA, changes=told)
     await servers.reseal(ANA)
     held = await dump(harness, tmp_path)
     assert b"weather.example" in held, "it looks where the rows are"
@@ -735,7 +737,7 @@ async def test_the_audit_has_the_changes_without_secrets_and_their_addresses(
     command = StdioTransport("files", ("--token", "hunter2"), {"TOKEN": "hunter2"})
     await servers.add(record("files", transport=command), {}, ANA)
     changes = {"title": "The weather → Rain"}
-    await servers.change(renamed(added, "Rain"), {"auth": "hunter2"}, BEN, changes=changes)
+    await servers.change(renamed_server(added, "Rain"), {"auth": "hunter2"}, BEN, changes=changes)
     page, count = await SqlReporting(harness.database).audit(AuditQuery(), 10, 0)
     assert count == 3
     assert page[0].facts == {"server": "weather", "changes": changes, "secrets_set": ["auth"]}
@@ -1031,18 +1033,18 @@ def at(channel: str, thread: str = "1", workspace: str = "w") -> ConversationKey
     return ConversationKey("test", workspace, channel, thread)
 
 
-async def asked(harness: Harness, conversation: ConversationKey, text: str, author: Author = ANA) -> None:
+async def enqueue_message(harness: Harness, conversation: ConversationKey, text: str, author: Author = ANA) -> None:
     harness.time += 1
     await harness.log.enqueue(message(text, f"{conversation}{text}", conversation=conversation, author=author))
 
 
 async def test_conversations_are_listed_the_latest_first_by_reach_and_person(harness: Harness) -> None:
     archive = SqlReporting(harness.database)
-    await asked(harness, at("hall"), "first question")
-    await asked(harness, at("hall", "2"), "second", BEN)
-    await asked(harness, at("hall_", "3"), "other channel")
-    await asked(harness, at("hall", "1", "W"), "other workspace")
-    await asked(harness, at("hall"), "and more", BEN)
+    await enqueue_message(harness, at("hall"), "first question")
+    await enqueue_message(harness, at("hall", "2"), "second", BEN)
+    await enqueue_message(harness, at("hall_", "3"), "other channel")
+    await enqueue_message(harness, at("hall", "1", "W"), "other workspace")
+    await enqueue_message(harness, at("hall"), "and more", BEN)
     page, count = await archive.conversations("test:w:", "", 10, 0)
     assert [(each.key, each.title, each.started_by, each.turns) for each in page] == [
         (at("hall"), "first question", "Ana", 2),
@@ -1071,7 +1073,7 @@ async def test_an_empty_conversation_is_kept_once_and_takes_questions_like_any_o
     assert empty is not None
     assert (empty.state, empty.turns, empty.started_by) == ("CREATED", 0, "")
     assert empty.title == ("The plans " + "x" * 300)[:255]
-    await asked(harness, HALL, "hi")
+    await enqueue_message(harness, HALL, "hi")
     first = await archive.summary(HALL)
     assert first is not None
     assert (first.title, first.turns, first.started_by) == (empty.title, 1, "Ana")
@@ -1083,9 +1085,9 @@ async def test_an_empty_conversation_is_kept_once_and_takes_questions_like_any_o
 
 async def test_a_conversation_keeps_the_title_that_a_user_gives_it(harness: Harness) -> None:
     archive = SqlReporting(harness.database)
-    await asked(harness, HALL, "hi")
+    await enqueue_message(harness, HALL, "hi")
     await harness.log.rename(HALL, " The  pool ")
-    await asked(harness, HALL, "and now?")
+    await enqueue_message(harness, HALL, "and now?")
     renamed = await archive.summary(HALL)
     assert renamed is not None
     assert renamed.title == "The pool"
@@ -1096,7 +1098,7 @@ async def test_a_conversation_keeps_the_title_that_a_user_gives_it(harness: Harn
 async def test_recent_places_of_a_user_are_listed_latest_first(harness: Harness) -> None:
     archive = SqlReporting(harness.database)
     for key in (at("hall"), at("yard"), at("hall", "2"), at("hall", "1", "W"), at("yard")):
-        await asked(harness, key, f"question {harness.time}")
+        await enqueue_message(harness, key, f"question {harness.time}")
     assert await archive.active_conversations("test:w:", 60, 10) == [at("yard"), at("hall", "2"), at("hall")]
     assert await archive.active_conversations("test:w:", 60, 1) == [at("yard")]
     assert await archive.active_conversations("test:w:", 2.5, 10) == [at("yard"), at("hall", "2")]
@@ -1116,7 +1118,7 @@ async def test_a_conversations_state_is_one_of_the_words_people_know(harness: Ha
 async def test_a_reach_is_taken_letter_by_letter(harness: Harness, strange: str) -> None:
     archive = SqlReporting(harness.database)
     for channel in ("plain", strange, f"{strange}x"):
-        await asked(harness, at(channel), "hi")
+        await enqueue_message(harness, at(channel), "hi")
     beginning = str(at(strange)).rpartition(":")[0] + ":"
     page, count = await archive.conversations(beginning, "", 10, 0)
     assert ([each.key.channel for each in page], count) == ([strange], 1)
@@ -1124,7 +1126,7 @@ async def test_a_reach_is_taken_letter_by_letter(harness: Harness, strange: str)
 
 async def test_an_asker_took_part_on_their_own_platform_alone(harness: Harness) -> None:
     archive = SqlReporting(harness.database)
-    await asked(harness, HALL, "hi", ANA)
+    await enqueue_message(harness, HALL, "hi", ANA)
     assert await archive.has_participant(HALL, ANA.principal)
     assert not await archive.has_participant(HALL, BEN.principal)
     assert not await archive.has_participant(HALL, "slack:ana")
@@ -1141,7 +1143,7 @@ async def test_a_conversation_at_rest_is_deleted_and_one_that_goes_on_is_not(har
     assert await archive.conversations("", "", 10, 0) == ([], 0)
 
 
-def wanted(n: int, server: str, status: StepStatus = StepStatus.READY, card: str = "") -> ToolStep:
+def make_call(n: int, server: str, status: StepStatus = StepStatus.READY, card: str = "") -> ToolStep:
     approval = Approval(card, 1, "print", ANA, 60.0) if card else None
     call = ToolCall(f"c{n}", f"{server}__run", {"text": WEIRD})
     return ToolStep(n, call, ToolRef(server, "run"), status, approval=approval)
@@ -1152,10 +1154,10 @@ async def test_calls_are_listed_with_asker_decider_outcome_and_duration(
 ) -> None:
     archive = SqlReporting(harness.database)
     claim = await running(harness)
-    reply = ModelStep(1, assistant("", wanted(2, "news").call), StopReason.TOOLS)
-    awaiting = wanted(2, "news", StepStatus.AWAITING, "card-1")
-    made_up = dataclasses.replace(wanted(4, "weather", StepStatus.FAILED), tool=None)
-    await harness.log.append(claim, reply, [awaiting, wanted(3, "weather"), made_up])
+    reply = ModelStep(1, assistant("", make_call(2, "news").call), StopReason.TOOLS)
+    awaiting = make_call(2, "news", StepStatus.AWAITING, "card-1")
+    made_up = dataclasses.replace(make_call(4, "weather", StepStatus.FAILED), tool=None)
+    await harness.log.append(claim, reply, [awaiting, make_call(3, "weather"), made_up])
     assert (await archive.count_pending("news"), await archive.count_pending("weather")) == (1, 0)
     await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
     harness.time += 5
@@ -1188,11 +1190,11 @@ async def test_calls_are_filtered_by_tool_status_asker_and_time_and_failed_ones_
     archive = SqlReporting(harness.database)
     claim = await running(harness)
     made_up = dataclasses.replace(
-        wanted(1, "weather", StepStatus.FAILED),
+        make_call(1, "weather", StepStatus.FAILED),
         tool=None,
         result=ToolResult("c1", (TextPart("There is no tool called 'weather__run'."),), is_error=True),
     )
-    await harness.log.append(claim, None, [made_up, wanted(2, "news"), wanted(3, "weather")])
+    await harness.log.append(claim, None, [made_up, make_call(2, "news"), make_call(3, "weather")])
     harness.time += 5
     await harness.log.finish_call(
         claim, 2, StepStatus.FAILED, ToolResult("c2", (TextPart("Quota\x1f\u2028" * 999),), True)
@@ -1227,7 +1229,7 @@ async def test_calls_of_a_server_are_found_by_its_id_and_only_in_its_workspace(
     here = await servers.add(record("news"), {}, ANA)
     there = await servers.add(record("news", "test:v"), {}, ANA)
     claim = await running(harness)
-    await harness.log.append(claim, None, [wanted(1, "news", StepStatus.AWAITING, "card-1")])
+    await harness.log.append(claim, None, [make_call(1, "news", StepStatus.AWAITING, "card-1")])
     assert [await archive.count_pending(each) for each in (here.id, there.id, "news", "file:news")] == [1, 0, 1, 1]
     assert (await archive.calls(CallQuery(HALL.workspace_key, here.id), 10, 0))[1] == 1
 
@@ -1235,7 +1237,7 @@ async def test_calls_of_a_server_are_found_by_its_id_and_only_in_its_workspace(
 async def test_a_call_that_cannot_be_read_is_listed_without_its_name(harness: Harness) -> None:
     archive = SqlReporting(harness.database)
     claim = await running(harness)
-    await harness.log.append(claim, None, [wanted(1, "news"), wanted(2, "news")])
+    await harness.log.append(claim, None, [make_call(1, "news"), make_call(2, "news")])
     await execute(harness, "update steps set body = '{\"v\": 9}' where n = 1")
     assert {each.name for each in (await archive.calls(CallQuery(), 10, 0))[0]} == {"news.run", "(unreadable)"}
     assert (await archive.calls(CallQuery(server="news"), 10, 0))[1] == 1
@@ -1243,7 +1245,7 @@ async def test_a_call_that_cannot_be_read_is_listed_without_its_name(harness: Ha
 
 async def test_the_audit_is_read_page_by_page_the_latest_first(harness: Harness, servers: SqlServerStore) -> None:
     claim = await running(harness)
-    await harness.log.append(claim, None, [wanted(1, "news", StepStatus.AWAITING, "card-1")])
+    await harness.log.append(claim, None, [make_call(1, "news", StepStatus.AWAITING, "card-1")])
     added = await servers.add(record(), {}, ANA)
     await servers.set_enablement(added.id, ServerEnablement.DISABLED, BEN)
     other = await servers.add(record("other"), {}, ANA)
@@ -1342,7 +1344,7 @@ async def awaiting(harness: Harness, conversation: ConversationKey, *cards: str)
     """Store a turn with a call that awaits approval for each card. Return its id."""
     harness.time += 1
     claim = await running(harness, f"{conversation}", conversation)
-    calls = [wanted(n, "news", StepStatus.AWAITING, card) for n, card in enumerate(cards, 1)]
+    calls = [make_call(n, "news", StepStatus.AWAITING, card) for n, card in enumerate(cards, 1)]
     await harness.log.append(claim, None, calls)
     assert await harness.log.suspend(claim) is None
     return claim.turn_id
@@ -1424,12 +1426,12 @@ async def test_decided_expired_and_stopped_calls_do_not_wait(harness: Harness) -
 
 async def test_questions_of_a_person_are_found_latest_first_at_any_status(harness: Harness) -> None:
     archive = SqlReporting(harness.database)
-    await asked(harness, at("hall"), "first")
-    await asked(harness, at("hall"), "not hers", BEN)
-    await asked(harness, at("hall", "1", "W"), "elsewhere")
+    await enqueue_message(harness, at("hall"), "first")
+    await enqueue_message(harness, at("hall"), "not hers", BEN)
+    await enqueue_message(harness, at("hall", "1", "W"), "elsewhere")
     (claim,) = await harness.log.claim(1)
     await harness.log.finish(claim, TurnStatus.DONE, [], "")
-    await asked(harness, at("hall", "2"), "second")
+    await enqueue_message(harness, at("hall", "2"), "second")
     found = await archive.recent_turns(ANA.principal, "test:w:", 10)
     assert [(turn.question.text, turn.status) for turn in found] == [
         ("second", TurnStatus.QUEUED),
@@ -1441,8 +1443,8 @@ async def test_questions_of_a_person_are_found_latest_first_at_any_status(harnes
 
 
 async def test_an_unreadable_turn_is_left_out_of_the_questions(harness: Harness) -> None:
-    await asked(harness, at("hall"), "first")
-    await asked(harness, at("hall", "2"), "second")
+    await enqueue_message(harness, at("hall"), "first")
+    await enqueue_message(harness, at("hall", "2"), "second")
     await execute(harness, "update turns set input = '{\"v\": 9}' where conversation = :c", c=str(at("hall")))
     found = await SqlReporting(harness.database).recent_turns(ANA.principal, "", 10)
     assert [turn.question.text for turn in found] == ["second"]

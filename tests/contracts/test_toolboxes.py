@@ -32,14 +32,14 @@ from tests.mcp.toolboxes import (
     call,
     call_with,
     error_text,
-    named,
     raw,
-    started,
+    running_toolbox,
     text,
+    tool_by_name,
     toolbox,
     tools_of,
     unknown,
-    unsent,
+    unsent_reason,
     until,
 )
 
@@ -47,7 +47,7 @@ KINDS = ["stdio, 2025-11-25", "stdio, 2026-07-28", "http, 2025-11-25", "http, 20
 ODD_NAMES = ["plain", "get.weather now", "x" * 100 + "1", "x" * 100 + "2", "\u5929\u6c17", "b__c", "_b"]
 
 
-def said(*texts: str, **more: Any) -> dict[str, Any]:
+def text_tool(*texts: str, **more: Any) -> dict[str, Any]:
     """Return a tool that returns these texts."""
     return {"result": {"content": [{"type": "text", "text": each} for each in texts], **more}}
 
@@ -171,9 +171,9 @@ async def peers(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 @asynccontextmanager
-async def connected(*all_peers: Peer, **options: Any) -> AsyncIterator[McpToolbox]:
+async def open_toolbox(*all_peers: Peer, **options: Any) -> AsyncIterator[McpToolbox]:
     """Yield a toolbox after its first offer."""
-    async with started(*(peer.config for peer in all_peers), **options) as box:
+    async with running_toolbox(*(peer.config for peer in all_peers), **options) as box:
         await box.offer()
         yield box
 
@@ -185,7 +185,7 @@ def definition(name: str) -> dict[str, Any]:
 
 async def names(*configs: ServerConfig) -> dict[tuple[str, str], str]:
     """Return the offered name of each tool by its server and original name."""
-    async with started(*configs) as box:
+    async with running_toolbox(*configs) as box:
         offered = (await box.offer()).tools
     assert len({tool.name for tool in offered}) == len(offered)
     return {(tool.server, tool.original_name): tool.name for tool in offered}
@@ -195,9 +195,9 @@ async def names(*configs: ServerConfig) -> dict[tuple[str, str], str]:
 
 
 async def test_every_name_is_one_that_models_take_and_leads_to_its_tool(peers: Peers) -> None:
-    odd = await peers.offering("a", {name: said(f"a {name}") for name in ODD_NAMES})
-    clash = await peers.offering("a__b", {"c": said("a__b c")})
-    async with connected(odd, clash) as box:
+    odd = await peers.offering("a", {name: text_tool(f"a {name}") for name in ODD_NAMES})
+    clash = await peers.offering("a__b", {"c": text_tool("a__b c")})
+    async with open_toolbox(odd, clash) as box:
         tools = (await box.offer()).tools
         assert len(tools) == len({tool.name for tool in tools}) == len(ODD_NAMES) + 1
         assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool.name) for tool in tools)
@@ -207,18 +207,18 @@ async def test_every_name_is_one_that_models_take_and_leads_to_its_tool(peers: P
 
 
 async def test_a_name_never_changes_because_of_another_server(peers: Peers) -> None:
-    odd = (await peers.offering("a", {name: said("") for name in ODD_NAMES})).config
-    clash = (await peers.offering("a__b", {"c": said("")})).config
+    odd = (await peers.offering("a", {name: text_tool("") for name in ODD_NAMES})).config
+    clash = (await peers.offering("a__b", {"c": text_tool("")})).config
     together = await names(odd, clash)
     assert await names(clash, odd) == together
     assert await names(odd) | await names(clash) == together
 
 
 async def test_the_same_tools_are_the_same_offer(peers: Peers) -> None:
-    peer = await peers.serve(t=said("ok"), u=said("ok"))
-    async with connected(peer) as box:
+    peer = await peers.serve(t=text_tool("ok"), u=text_tool("ok"))
+    async with open_toolbox(peer) as box:
         one, two = await box.offer(), await box.offer()
-    async with connected(peer) as box:
+    async with open_toolbox(peer) as box:
         three = await box.offer()
     assert one == two == three
     assert [tool.name for tool in one.tools] == ["s__t", "s__u"]
@@ -228,41 +228,41 @@ async def test_the_same_tools_are_the_same_offer(peers: Peers) -> None:
 
 
 async def test_a_server_that_is_not_there_is_named_and_the_others_work(peers: Peers) -> None:
-    good = await peers.serve("good", t=said("ok"))
-    async with started(await peers.absent("bad"), good.config) as box:
+    good = await peers.serve("good", t=text_tool("ok"))
+    async with running_toolbox(await peers.absent("bad"), good.config) as box:
         offer = await box.offer()
         assert [tool.name for tool in offer.tools] == ["good__t"]
         (sentence,) = offer.absent
         assert "bad" in sentence
         assert "Fix:" in sentence
-        assert text(await call(named(box, "t", "good"), box)) == "ok"
+        assert text(await call(tool_by_name(box, "t", "good"), box)) == "ok"
 
 
 async def test_silent_servers_delay_neither_the_start_nor_one_another(peers: Peers) -> None:
     mute = [await peers.serve(name, mute=True) for name in "abcdef"]
-    good = await peers.serve("good", t=said("ok"))
-    async with started(*(peer.config for peer in (*mute, good)), first_wait=0.1) as box:
+    good = await peers.serve("good", t=text_tool("ok"))
+    async with running_toolbox(*(peer.config for peer in (*mute, good)), first_wait=0.1) as box:
         await until(lambda: all(peer.heard(peers.first) for peer in mute))
         await until(lambda: tools_of(box, "good"))
         async with asyncio.timeout(10):
             offer = await box.offer()
         assert [tool.name for tool in offer.tools] == ["good__t"]
         assert [sentence.split()[1] for sentence in offer.absent] == list("abcdef")
-        assert text(await call(named(box, "t", "good"), box)) == "ok"
+        assert text(await call(tool_by_name(box, "t", "good"), box)) == "ok"
 
 
 async def test_the_first_offer_waits_for_servers_that_come_and_no_longer_than_it_may(peers: Peers) -> None:
-    mute, good = await peers.serve("mute", mute=True), await peers.serve("good", t=said("ok"))
-    async with started(good.config, first_wait=60.0) as box:
+    mute, good = await peers.serve("mute", mute=True), await peers.serve("good", t=text_tool("ok"))
+    async with running_toolbox(good.config, first_wait=60.0) as box:
         assert len((await box.offer()).tools) == 1
-    async with started(mute.config, first_wait=0.2) as box, asyncio.timeout(10):
+    async with running_toolbox(mute.config, first_wait=0.2) as box, asyncio.timeout(10):
         assert (await box.offer()).absent == ("Server mute is still connecting. Fix: ask again in a moment.",)
 
 
 async def test_a_lost_server_is_found_again(peers: Peers) -> None:
-    peer = await peers.serve(t=said("ok"))
-    async with connected(peer) as box:
-        tool = named(box, "t")
+    peer = await peers.serve(t=text_tool("ok"))
+    async with open_toolbox(peer) as box:
+        tool = tool_by_name(box, "t")
         assert text(await call(tool, box)) == "ok"
         await peer.lose()
         async with asyncio.timeout(15):
@@ -276,14 +276,16 @@ async def test_a_lost_server_is_found_again(peers: Peers) -> None:
 
 
 async def test_a_tool_returns_its_texts_and_its_structure(peers: Peers) -> None:
-    peer = await peers.serve(t=said("one", "two", structuredContent={"n": [1, None]}), bare={"result": {"content": []}})
-    async with connected(peer) as box:
-        outcome = await call(named(box, "t"), box)
+    peer = await peers.serve(
+        t=text_tool("one", "two", structuredContent={"n": [1, None]}), bare={"result": {"content": []}}
+    )
+    async with open_toolbox(peer) as box:
+        outcome = await call(tool_by_name(box, "t"), box)
         assert isinstance(outcome, CallReturned)
         assert outcome.result.call_id == "c1"
         assert outcome.result.parts == (TextPart("one"), TextPart("two"), TextPart('{"n": [1, null]}'))
         assert outcome.result.structured == {"n": [1, None]}
-        assert text(await call(named(box, "bare"), box)) == ""
+        assert text(await call(tool_by_name(box, "bare"), box)) == ""
 
 
 async def test_other_content_has_a_text_that_stands_for_it(peers: Peers) -> None:
@@ -294,8 +296,8 @@ async def test_other_content_has_a_text_that_stands_for_it(peers: Peers) -> None
         {"type": "resource_link", "uri": "file:///plan", "name": "plan"},
         {"type": "hologram"},
     ]
-    async with connected(await peers.serve(t={"result": {"content": content}})) as box:
-        assert text(await call(named(box, "t"), box)).split("\n") == [
+    async with open_toolbox(await peers.serve(t={"result": {"content": content}})) as box:
+        assert text(await call(tool_by_name(box, "t"), box)).split("\n") == [
             "[Image: image/png]",
             "[Audio: audio/wav]",
             "[Resource: note://1]",
@@ -306,44 +308,47 @@ async def test_other_content_has_a_text_that_stands_for_it(peers: Peers) -> None
 
 async def test_a_failure_is_a_result_that_the_model_reads(peers: Peers) -> None:
     refusal = {"error": {"code": -32602, "message": "no such city"}}
-    peer = await peers.serve(fails=said("the disk is full", isError=True), refuses=refusal)
-    async with connected(peer) as box:
-        assert error_text(await call(named(box, "fails"), box)) == "the disk is full"
-        assert "no such city" in error_text(await call(named(box, "refuses"), box))
+    peer = await peers.serve(fails=text_tool("the disk is full", isError=True), refuses=refusal)
+    async with open_toolbox(peer) as box:
+        assert error_text(await call(tool_by_name(box, "fails"), box)) == "the disk is full"
+        assert "no such city" in error_text(await call(tool_by_name(box, "refuses"), box))
 
 
 async def test_arguments_that_do_not_fit_are_told_and_never_sent(peers: Peers) -> None:
-    peer = await peers.serve(t=said("ok"))
-    async with connected(peer) as box:
-        assert 'n: "five" is not of type "integer"' in error_text(await call(named(box, "t"), box, n="five"))
+    peer = await peers.serve(t=text_tool("ok"))
+    async with open_toolbox(peer) as box:
+        assert 'n: "five" is not of type "integer"' in error_text(await call(tool_by_name(box, "t"), box, n="five"))
         assert peer.heard("tools/call") == []
 
 
 async def test_a_call_that_got_no_answer_in_time_may_have_happened(peers: Peers) -> None:
-    peer = await peers.serve(hangs={"do": "silence"}, t=said("ok"))
-    async with connected(peer) as box:
+    peer = await peers.serve(hangs={"do": "silence"}, t=text_tool("ok"))
+    async with open_toolbox(peer) as box:
         context = CallContext(ANA, "k", deadline=0.2)
-        assert unknown(await call_with(named(box, "hangs"), box, context)) == "Server s did not answer within 0.2 s."
+        assert (
+            unknown(await call_with(tool_by_name(box, "hangs"), box, context))
+            == "Server s did not answer within 0.2 s."
+        )
         assert len(peer.heard("tools/call")) == 1
-        assert text(await call(named(box, "t"), box)) == "ok"
+        assert text(await call(tool_by_name(box, "t"), box)) == "ok"
 
 
 async def test_a_call_that_finds_no_server_did_not_happen(peers: Peers) -> None:
-    async with started(await peers.absent("s")) as box:
-        unsent(await call(Tool("s__t", "s", "t", server_id="file:s"), box))
-        unsent(await call(Tool("n__t", "nowhere", "t"), box))
+    async with running_toolbox(await peers.absent("s")) as box:
+        unsent_reason(await call(Tool("s__t", "s", "t", server_id="file:s"), box))
+        unsent_reason(await call(Tool("n__t", "nowhere", "t"), box))
 
 
 async def test_a_cancelled_call_leaves_its_siblings_and_the_connection_alone(peers: Peers) -> None:
-    peer = await peers.serve(hangs={"do": "silence"}, t=said("ok"))
-    async with connected(peer) as box:
+    peer = await peers.serve(hangs={"do": "silence"}, t=text_tool("ok"))
+    async with open_toolbox(peer) as box:
         since = box.servers()[0].connected_at
-        calls = [asyncio.create_task(call(named(box, "hangs"), box)) for _ in range(2)]
+        calls = [asyncio.create_task(call(tool_by_name(box, "hangs"), box)) for _ in range(2)]
         await until(lambda: len(peer.heard("tools/call")) == 2)
         calls[0].cancel()
         with pytest.raises(asyncio.CancelledError):
             await calls[0]
-        assert text(await call(named(box, "t"), box)) == "ok"
+        assert text(await call(tool_by_name(box, "t"), box)) == "ok"
         assert not calls[1].done()
         assert box.servers()[0].connected_at == since
     assert isinstance(await calls[1], CallOutcomeUnknown)
@@ -360,14 +365,14 @@ async def test_after_closing_nothing_is_left(peers: Peers) -> None:
     await box.offer()
     # The first wait limits the wait for the mute server; the other may need more on a busy machine.
     await until(lambda: any(tools_of(box, "s")))
-    tool = named(box, "hangs")
+    tool = tool_by_name(box, "hangs")
     waiting = asyncio.create_task(call(tool, box))
     await until(lambda: peer.heard("tools/call"))
     await box.close()
     assert not any(map(alive, peers.children))
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("mcp:")]
     assert isinstance(await waiting, CallOutcomeUnknown)
-    unsent(await call(tool, box))
+    unsent_reason(await call(tool, box))
     offer = await box.offer()
     assert offer.tools == ()
     assert [sentence.split()[1] for sentence in offer.absent] == ["absent", "mute", "s"]
@@ -382,10 +387,10 @@ async def empty(request: pytest.FixtureRequest) -> AsyncIterator[Toolbox]:
     config = ServerConfig("s", StdioTransport("no-such-command"))
     match request.param:
         case "switched off":
-            async with started(config, bad("bad", "Bad."), enabled=False) as box:
+            async with running_toolbox(config, bad("bad", "Bad."), enabled=False) as box:
                 yield box
         case "no servers":
-            async with started() as box:
+            async with running_toolbox() as box:
                 yield box
         case _:
             yield FakeToolbox()
@@ -395,7 +400,7 @@ async def test_a_toolbox_without_tools_offers_none_and_sends_nothing(empty: Tool
     offer = await empty.offer()
     assert (offer.tools, offer.guidance, offer.absent) == ((), (), ())
     assert offer.find("s__t") is None
-    unsent(await empty.call(a_tool("s__t"), ToolCall("c1", "s__t"), CallContext(ANA, "k")))
+    unsent_reason(await empty.call(a_tool("s__t"), ToolCall("c1", "s__t"), CallContext(ANA, "k")))
 
 
 async def test_the_fake_offers_and_calls_like_the_real_ones() -> None:

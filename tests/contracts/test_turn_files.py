@@ -33,7 +33,7 @@ def drawing(n: int) -> ToolStep:
     return ToolStep(n, ToolCall("c", "s__draw"), ToolRef("s", "draw"), StepStatus.READY, repeatable=True)
 
 
-async def asked(harness: Harness, calls: int = 1) -> Claim:
+async def store_calls(harness: Harness, calls: int = 1) -> Claim:
     claim = await running(harness)
     await harness.log.append(claim, WANTS, [drawing(n) for n in range(2, 2 + calls)])
     return claim
@@ -43,7 +43,7 @@ def result(*parts: TextPart | ImagePart | FilePart) -> ToolResult:
     return ToolResult("c", parts)
 
 
-async def kept(harness: Harness, claim: Claim, n: int, *parts: ImagePart | FilePart) -> list[StoredFile]:
+async def store_files(harness: Harness, claim: Claim, n: int, *parts: ImagePart | FilePart) -> list[StoredFile]:
     record = await harness.log.finish_call(claim, n, StepStatus.DONE, result(*parts))
     found = record.calls[n - 2].result
     assert found is not None
@@ -51,7 +51,7 @@ async def kept(harness: Harness, claim: Claim, n: int, *parts: ImagePart | FileP
 
 
 async def test_a_result_comes_back_with_its_bytes_put_away(harness: Harness) -> None:
-    claim = await asked(harness)
+    claim = await store_calls(harness)
     returned = result(
         TextPart("Here."), ImagePart(PNG, "image/png", "cat.png", ImageAudience.MODEL), FilePart(b"\0", "a/b", "n")
     )
@@ -72,8 +72,8 @@ async def test_a_result_comes_back_with_its_bytes_put_away(harness: Harness) -> 
 
 
 async def test_a_file_is_its_own_turns_alone(harness: Harness) -> None:
-    claim = await asked(harness)
-    (image,) = await kept(harness, claim, 2, ImagePart(PNG, "image/png"))
+    claim = await store_calls(harness)
+    (image,) = await store_files(harness, claim, 2, ImagePart(PNG, "image/png"))
     with pytest.raises(NotFound):
         await harness.log.get_file("another", image.id)
     with pytest.raises(NotFound):
@@ -81,9 +81,9 @@ async def test_a_file_is_its_own_turns_alone(harness: Harness) -> None:
 
 
 async def test_the_same_bytes_are_kept_once(harness: Harness) -> None:
-    claim = await asked(harness, 2)
-    first = await kept(harness, claim, 2, ImagePart(PNG, "image/png"), FilePart(PNG, "image/png", "again.png"))
-    second = await kept(harness, claim, 3, ImagePart(PNG, "image/png"))
+    claim = await store_calls(harness, 2)
+    first = await store_files(harness, claim, 2, ImagePart(PNG, "image/png"), FilePart(PNG, "image/png", "again.png"))
+    second = await store_files(harness, claim, 3, ImagePart(PNG, "image/png"))
     assert len({each.id for each in (*first, *second)}) == 1
     count = sa.select(sa.func.count()).select_from(files)
     assert await harness.database.run(lambda connection: connection.execute(count).scalar()) == 1
@@ -91,17 +91,19 @@ async def test_the_same_bytes_are_kept_once(harness: Harness) -> None:
 
 async def test_a_turn_keeps_so_many_bytes_and_no_more(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn_records, "MOST_BYTES", 1000)
-    claim = await asked(harness, 3)
-    (large,) = await kept(harness, claim, 2, FilePart(b"a" * 990, "a/b", "large"))
-    small, over = await kept(harness, claim, 3, FilePart(b"b" * 10, "a/b", "small"), FilePart(b"c", "a/b", "over"))
-    (again,) = await kept(harness, claim, 4, FilePart(b"b" * 10, "a/b", "again"))
+    claim = await store_calls(harness, 3)
+    (large,) = await store_files(harness, claim, 2, FilePart(b"a" * 990, "a/b", "large"))
+    small, over = await store_files(
+        harness, claim, 3, FilePart(b"b" * 10, "a/b", "small"), FilePart(b"c", "a/b", "over")
+    )
+    (again,) = await store_files(harness, claim, 4, FilePart(b"b" * 10, "a/b", "again"))
     assert [bool(each.id) for each in (large, small, over, again)] == [True, True, False, True]
     assert (over.name, over.size) == ("over", 1)
 
 
 async def test_files_go_with_their_turn(harness: Harness) -> None:
-    claim = await asked(harness)
-    (image,) = await kept(harness, claim, 2, ImagePart(PNG, "image/png"))
+    claim = await store_calls(harness)
+    (image,) = await store_files(harness, claim, 2, ImagePart(PNG, "image/png"))
     await harness.log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("There."))], "")
     await harness.log.mark_delivered(claim.turn_id, NEWEST)
     assert await harness.log.get_file(claim.turn_id, image.id) == PNG

@@ -23,7 +23,7 @@ from bot.errors import LostLease, Stopped
 from bot.storage.turn_log.log import SqlTurnLog
 from tests.audit_check import findings_within
 from tests.fakes.parts import ANA, BEN, NEWEST, message
-from tests.migrated import migrated
+from tests.migrated import create_database
 from tests.postgres import Server
 from tests.turn_log_harness import Harness, PostgresHarness, SqliteHarness
 
@@ -293,7 +293,7 @@ def _everything(connection: sa.Connection) -> tuple[Sequence[sa.Row[Any]], Seque
 
 @pytest.mark.parametrize("walk", range(4))
 def test_no_effect_happens_twice_in_any_order_on_sqlite(walk: int, tmp_path: Path) -> None:
-    template = asyncio.run(migrated(tmp_path / "turns.db"))
+    template = asyncio.run(create_database(tmp_path / "turns.db"))
     made = iter(range(10_000))
 
     class InFile(TurnLogMachine):

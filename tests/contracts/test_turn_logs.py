@@ -298,7 +298,7 @@ async def test_a_click_after_the_time_is_up_settles_nothing_even_before_anyone_n
 UNSHOWN = "The approval could not be shown here: The channel is gone. Not run."
 
 
-async def unseen(harness: Harness, expires_in: float | None = 60.0) -> tuple[Claim, int]:
+async def store_suspended_turn(harness: Harness, expires_in: float | None = 60.0) -> tuple[Claim, int]:
     """Store a suspended turn with a card in delivery. Return its claim and the card's revision."""
     claim = await running(harness)
     record = await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(expires_in))])
@@ -311,7 +311,7 @@ async def unseen(harness: Harness, expires_in: float | None = 60.0) -> tuple[Cla
 async def test_a_call_whose_card_can_never_be_posted_is_denied_and_the_turn_goes_on(
     harness: Harness, expires_in: float | None
 ) -> None:
-    claim, revision = await unseen(harness, expires_in)
+    claim, revision = await store_suspended_turn(harness, expires_in)
     assert await harness.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
     log = await harness.restart()
     (again,) = await log.claim(8)
@@ -326,7 +326,7 @@ async def test_a_call_whose_card_can_never_be_posted_is_denied_and_the_turn_goes
 
 
 async def test_a_call_that_was_turned_down_unseen_is_drawn_as_such_and_goes_on_record(harness: Harness) -> None:
-    claim, revision = await unseen(harness)
+    claim, revision = await store_suspended_turn(harness)
     await harness.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
     assert await harness.log.stale_views("test:", 8) == [claim.turn_id]
     kinds = await harness.database.run(
@@ -336,7 +336,7 @@ async def test_a_call_that_was_turned_down_unseen_is_drawn_as_such_and_goes_on_r
 
 
 async def test_a_card_is_turned_down_once_however_often_its_drawing_is_given_up(harness: Harness) -> None:
-    claim, revision = await unseen(harness)
+    claim, revision = await store_suspended_turn(harness)
     assert await harness.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
     before = await harness.log.get_view(claim.turn_id)
     assert not await harness.log.give_up_delivery(claim.turn_id, revision, "Something else.")
@@ -344,7 +344,7 @@ async def test_a_card_is_turned_down_once_however_often_its_drawing_is_given_up(
 
 
 async def test_an_undeliverable_view_is_given_up_after_the_next_start(harness: Harness) -> None:
-    claim, revision = await unseen(harness)
+    claim, revision = await store_suspended_turn(harness)
     log = await harness.restart()
     assert await log.stale_views("test:", 8) == [claim.turn_id]
     await log.acquire_delivery(claim.turn_id, NEWEST)
@@ -353,7 +353,7 @@ async def test_an_undeliverable_view_is_given_up_after_the_next_start(harness: H
 
 
 async def test_a_card_that_was_out_once_still_waits_when_a_later_drawing_is_given_up(harness: Harness) -> None:
-    claim, revision = await unseen(harness)
+    claim, revision = await store_suspended_turn(harness)
     await harness.log.mark_delivered(claim.turn_id, revision)
     assert await harness.log.revise(Revision("card-1", 1, {"a": 2}, "other", BEN))
     view = await harness.log.get_view(claim.turn_id)
@@ -365,7 +365,7 @@ async def test_a_card_that_was_out_once_still_waits_when_a_later_drawing_is_give
 
 
 async def test_of_several_cards_only_the_undelivered_one_is_denied(harness: Harness) -> None:
-    claim, revision = await unseen(harness)
+    claim, revision = await store_suspended_turn(harness)
     await harness.log.mark_delivered(claim.turn_id, revision)
     harness.log = await harness.restart()
     assert await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA)) == Decided(DecisionType.APPROVE)
@@ -382,7 +382,7 @@ async def test_of_several_cards_only_the_undelivered_one_is_denied(harness: Harn
 
 
 async def test_a_decided_call_is_left_alone_when_its_view_is_given_up(harness: Harness) -> None:
-    claim, revision = await unseen(harness)
+    claim, revision = await store_suspended_turn(harness)
     await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
     assert not await harness.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
     view = await harness.log.get_view(claim.turn_id)
@@ -390,7 +390,7 @@ async def test_a_decided_call_is_left_alone_when_its_view_is_given_up(harness: H
 
 
 async def test_a_process_that_lost_a_delivery_denies_nothing(harness: Harness) -> None:
-    claim, revision = await unseen(harness)
+    claim, revision = await store_suspended_turn(harness)
     before = await harness.log.get_view(claim.turn_id)
     log = await harness.restart()
     with pytest.raises(LostLease):
@@ -399,7 +399,7 @@ async def test_a_process_that_lost_a_delivery_denies_nothing(harness: Harness) -
 
 
 async def test_those_behind_a_call_that_was_turned_down_unseen_are_drawn_anew(harness: Harness) -> None:
-    claim, revision = await unseen(harness)
+    claim, revision = await store_suspended_turn(harness)
     second = await harness.log.enqueue(message("two"))
     waiting = await harness.log.get_view(second.turn_id)
     await harness.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
@@ -495,15 +495,15 @@ async def test_history_has_the_ended_turns_oldest_first(harness: Harness) -> Non
 
 
 async def test_conversations_are_unanswered_until_every_end_in_them_is_delivered(harness: Harness) -> None:
-    async def unanswered() -> list[str]:
+    async def unanswered_keys() -> list[str]:
         return [str(key) for key in await harness.log.unanswered_conversations("test:w:", 2)]
 
     claim = await running(harness, "one")
-    assert await unanswered() == [str(HALL)]
+    assert await unanswered_keys() == [str(HALL)]
     await harness.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
-    assert await unanswered() == [str(HALL)]
+    assert await unanswered_keys() == [str(HALL)]
     await harness.log.mark_delivered(claim.turn_id, (await harness.log.get_view(claim.turn_id)).revision)
-    assert await unanswered() == []
+    assert await unanswered_keys() == []
     await running(harness, "two")
     assert await harness.log.unanswered_conversations("test:else:", 2) == []
 
@@ -728,7 +728,7 @@ async def test_a_deleted_conversation_takes_all_along_except_audit_and_usage(
     assert [row["kind"] for row in rows] == ["asked", "stopped", "deleted conversation"]
 
 
-def executed(statement: sa.TextClause, connection: sa.Connection) -> None:
+def execute_statement(statement: sa.TextClause, connection: sa.Connection) -> None:
     connection.execute(statement)
 
 
@@ -748,7 +748,7 @@ async def test_the_audit_has_requests_decisions_and_runs_and_shows_any_change(ha
     assert await audit_findings(harness.database) == []
     for forbidden in ("update audit set actor = 'test:ben' where seq = 2", "delete from audit where seq = 2"):
         with pytest.raises((sa.exc.DBAPIError, DatabaseError), match="append-only"):
-            await harness.database.run(partial(executed, sa.text(forbidden)))
+            await harness.database.run(partial(execute_statement, sa.text(forbidden)))
 
     def forge(connection: sa.Connection) -> None:
         drop = "drop trigger audit_is_never_changed" if connection.dialect.name == "sqlite" else None

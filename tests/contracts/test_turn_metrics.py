@@ -21,14 +21,14 @@ T = TypeVar("T")
 REF = ToolRef("s", "write", server_id="id-of-s")
 
 
-def measured(harness: Harness) -> list[MetricEvent]:
+def collect_metrics(harness: Harness) -> list[MetricEvent]:
     """Return the list to which all later metric events are appended."""
     found: list[MetricEvent] = []
     harness.database.observe = found.append
     return found
 
 
-def wanted(n: int, status: StepStatus, card: str = "", *, repeatable: bool = False) -> ToolStep:
+def make_call(n: int, status: StepStatus, card: str = "", *, repeatable: bool = False) -> ToolStep:
     approval = Approval(card, 1, "print", ANA, 60.0) if card else None
     return ToolStep(n, ToolCall(f"c{n}", "s__write", {}), REF, status, repeatable, approval=approval)
 
@@ -46,7 +46,7 @@ def result(n: int) -> ToolResult:
 
 @pytest.mark.parametrize("status", [TurnStatus.DONE, TurnStatus.FAILED])
 async def test_a_turn_that_ends_is_measured_with_how_long_it_took(harness: Harness, status: TurnStatus) -> None:
-    found = measured(harness)
+    found = collect_metrics(harness)
     claim = await running(harness)
     harness.time += 2.5
     for _ in range(2):
@@ -55,16 +55,16 @@ async def test_a_turn_that_ends_is_measured_with_how_long_it_took(harness: Harne
 
 
 async def test_a_call_without_an_approval_is_measured_when_it_has_ended(harness: Harness) -> None:
-    found = measured(harness)
-    claim = await asking_for(harness, wanted(2, StepStatus.READY, repeatable=True))
+    found = collect_metrics(harness)
+    claim = await asking_for(harness, make_call(2, StepStatus.READY, repeatable=True))
     for _ in range(2):
         await harness.log.finish_call(claim, 2, StepStatus.FAILED, result(2), 0.25)
     assert found == [CallEnded("s", "write", "failed", 0.25)]
 
 
 async def test_an_approved_call_is_an_approval_asked_one_ended_and_a_call(harness: Harness) -> None:
-    found = measured(harness)
-    claim = await asking_for(harness, wanted(2, StepStatus.AWAITING, "card-1"))
+    found = collect_metrics(harness)
+    claim = await asking_for(harness, make_call(2, StepStatus.AWAITING, "card-1"))
     harness.time += 3
     await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
     await harness.log.decide(Decision("card-1", 1, DecisionType.DENY, ANA))
@@ -78,15 +78,15 @@ async def test_an_approved_call_is_an_approval_asked_one_ended_and_a_call(harnes
 
 
 async def test_a_call_that_is_turned_down_ends_its_approval_and_never_ran(harness: Harness) -> None:
-    found = measured(harness)
-    await asking_for(harness, wanted(2, StepStatus.AWAITING, "card-1"))
+    found = collect_metrics(harness)
+    await asking_for(harness, make_call(2, StepStatus.AWAITING, "card-1"))
     await harness.log.decide(Decision("card-1", 1, DecisionType.DENY, BEN))
     assert found == [ApprovalAsked("test"), ApprovalEnded("test", "denied", 0.0)]
 
 
 async def test_an_approval_that_times_out_is_measured_once_by_any_process(harness: Harness) -> None:
-    found = measured(harness)
-    claim = await asking_for(harness, wanted(2, StepStatus.AWAITING, "card-1"))
+    found = collect_metrics(harness)
+    claim = await asking_for(harness, make_call(2, StepStatus.AWAITING, "card-1"))
     await harness.log.acquire_delivery(claim.turn_id, 99)
     await harness.log.mark_delivered(claim.turn_id, 99)
     await harness.log.suspend(claim)
@@ -98,27 +98,27 @@ async def test_an_approval_that_times_out_is_measured_once_by_any_process(harnes
 
 
 async def test_a_call_with_an_undelivered_card_ends_as_not_shown(harness: Harness) -> None:
-    found = measured(harness)
-    claim = await asking_for(harness, wanted(2, StepStatus.AWAITING, "card-1"))
+    found = collect_metrics(harness)
+    claim = await asking_for(harness, make_call(2, StepStatus.AWAITING, "card-1"))
     await harness.log.acquire_delivery(claim.turn_id, 99)
     assert await harness.log.give_up_delivery(claim.turn_id, 99, "It is archived.")
     assert found[1:] == [ApprovalEnded("test", "not shown", 0.0)]
 
 
 async def test_a_policy_that_forbids_a_call_is_measured_once(harness: Harness) -> None:
-    found = measured(harness)
-    claim = await asking_for(harness, wanted(2, StepStatus.DENIED))
-    await harness.log.append(claim, None, [wanted(2, StepStatus.DENIED)])
+    found = collect_metrics(harness)
+    claim = await asking_for(harness, make_call(2, StepStatus.DENIED))
+    await harness.log.append(claim, None, [make_call(2, StepStatus.DENIED)])
     assert found == [CallEnded("s", "write", "denied", None)]
 
 
 async def test_stopping_a_turn_ends_its_undecided_calls_alone(harness: Harness) -> None:
-    found = measured(harness)
+    found = collect_metrics(harness)
     claim = await asking_for(
         harness,
-        wanted(2, StepStatus.AWAITING, "card-1"),
-        wanted(3, StepStatus.AWAITING, "card-2"),
-        wanted(4, StepStatus.READY, repeatable=True),
+        make_call(2, StepStatus.AWAITING, "card-1"),
+        make_call(3, StepStatus.AWAITING, "card-2"),
+        make_call(4, StepStatus.READY, repeatable=True),
     )
     await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
     assert await harness.log.stop(claim.turn_id, ANA)
@@ -127,10 +127,10 @@ async def test_stopping_a_turn_ends_its_undecided_calls_alone(harness: Harness) 
 
 
 async def test_a_call_that_a_crash_leaves_in_flight_is_measured_by_the_next_process(harness: Harness) -> None:
-    claim = await asking_for(harness, wanted(2, StepStatus.READY))
+    claim = await asking_for(harness, make_call(2, StepStatus.READY))
     await harness.log.start_call(claim, 2)
     log = await harness.restart()
-    found = measured(harness)
+    found = collect_metrics(harness)
     (again,) = await log.claim(1)
     for _ in range(2):
         await log.resume(again)
@@ -157,7 +157,7 @@ async def test_a_rolled_back_transaction_is_not_measured_and_the_next_attempt_is
         return await run_once(fails_late)
 
     harness.database.run_once = broken_first  # type: ignore[method-assign]
-    found = measured(harness)
+    found = collect_metrics(harness)
     await harness.log.finish(claim, TurnStatus.DONE, (), "")
     assert tries == 2
     assert found == [TurnEnded("test", "done", 0.0)]

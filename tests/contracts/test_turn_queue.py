@@ -133,13 +133,13 @@ async def test_a_repeated_claim_does_not_claim_messages_received_meanwhile(harne
             await go_on.wait()
         return done
 
-    async def refused(_transaction: Callable[[sa.Connection], Any]) -> Any:
+    async def fail_transaction(_transaction: Callable[[sa.Connection], Any]) -> Any:
         harness.database.run_once = slow  # type: ignore[method-assign]
         taking.append(asyncio.create_task(harness.log.enqueue_and_claim(message("hi"))))
         await committed.wait()
         raise IntegrityError("another turn there is active", None, Exception())
 
-    harness.database.run_once = refused  # type: ignore[method-assign, assignment]
+    harness.database.run_once = fail_transaction  # type: ignore[method-assign, assignment]
     async with asyncio.timeout(10):
         assert await harness.log.claim(8) == []
         go_on.set()

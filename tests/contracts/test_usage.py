@@ -38,7 +38,7 @@ def counted_as(use_id: str) -> UsageEntry:
     return UsageEntry(use_id, 1, UsageKind.REPLY, "paid:best", TAKEN)
 
 
-def priced(harness: Harness, prices: PriceList = EURO) -> SqlTurnLog:
+def set_prices(harness: Harness, prices: PriceList = EURO) -> SqlTurnLog:
     harness.log = SqlTurnLog(harness.database, prices=prices)
     return harness.log
 
@@ -50,7 +50,7 @@ async def begun(harness: Harness, where: ConversationKey = HALL, **more: object)
     return claim
 
 
-async def answered(harness: Harness, step: ModelStep, where: ConversationKey = HALL, **more: object) -> Claim:
+async def finish_turn(harness: Harness, step: ModelStep, where: ConversationKey = HALL, **more: object) -> Claim:
     claim = await begun(harness, where, **more)
     await harness.log.finish(claim, TurnStatus.DONE, [step], "")
     return claim
@@ -61,12 +61,12 @@ async def whole(harness: Harness, query: UsageQuery = EVER) -> UsageTotal:
     return found
 
 
-async def named(harness: Harness, by: UsageGrouping, query: UsageQuery = EVER) -> dict[str, int]:
+async def tokens_by_name(harness: Harness, by: UsageGrouping, query: UsageQuery = EVER) -> dict[str, int]:
     return {name: spent.tokens for name, spent in await SqlUsageStore(harness.database).totals_by(query, by)}
 
 
 async def test_every_reply_is_counted_with_its_model_its_tokens_and_its_cost(harness: Harness) -> None:
-    log = priced(harness)
+    log = set_prices(harness)
     claim = await begun(harness)
     wants = ModelStep(1, assistant("", ToolCall("c2", "s__read")), StopReason.TOOLS, Usage(10, 5), model="other:free")
     await log.append(
@@ -75,18 +75,18 @@ async def test_every_reply_is_counted_with_its_model_its_tokens_and_its_cost(har
     await log.finish(claim, TurnStatus.DONE, [answer(3)], "")
     found = await whole(harness)
     assert found == UsageTotal(2, Usage(1010, 205, 400, 100, 50), {"EUR": COST}, unpriced=1)
-    assert await named(harness, UsageGrouping.MODEL) == {"paid:best": 1200, "other:free": 15}
+    assert await tokens_by_name(harness, UsageGrouping.MODEL) == {"paid:best": 1200, "other:free": 15}
 
 
 async def test_a_question_is_counted_once_however_often_models_are_asked_for_it(harness: Harness) -> None:
-    log = priced(harness)
+    log = set_prices(harness)
     claim = await begun(harness)
     wants = ModelStep(1, assistant("", ToolCall("c2", "s__read")), StopReason.TOOLS, Usage(10, 5), model="other:free")
     await log.append(
         claim, wants, [ToolStep(2, ToolCall("c2", "s__read"), ToolRef("s", "read"), StepStatus.DONE, repeatable=True)]
     )
     await log.finish(claim, TurnStatus.DONE, [answer(3)], "")
-    await answered(harness, answer(), where=ELSEWHERE)
+    await finish_turn(harness, answer(), where=ELSEWHERE)
     store = SqlUsageStore(harness.database)
     counts = {
         by: {name: spent.questions for name, spent in await store.totals_by(EVER, by)}
@@ -105,60 +105,64 @@ async def test_nothing_is_counted_where_no_model_was_asked(harness: Harness) -> 
     claim = await begun(harness)
     await harness.log.finish(claim, TurnStatus.FAILED, (), "no")
     assert await whole(harness) == UsageTotal()
-    assert await named(harness, UsageGrouping.PERSON) == {}
+    assert await tokens_by_name(harness, UsageGrouping.PERSON) == {}
 
 
 async def test_sums_are_made_by_person_channel_workspace_and_kind(harness: Harness) -> None:
-    await answered(harness, answer(usage=Usage(1, 0)))
-    await answered(harness, answer(usage=Usage(10, 0)), ELSEWHERE, author=BEN)
-    claim = await answered(harness, answer(usage=Usage(100, 0)), BEYOND)
+    await finish_turn(harness, answer(usage=Usage(1, 0)))
+    await finish_turn(harness, answer(usage=Usage(10, 0)), ELSEWHERE, author=BEN)
+    claim = await finish_turn(harness, answer(usage=Usage(100, 0)), BEYOND)
     await harness.log.record_usage([(claim, UsageEntry("u1", 0, UsageKind.SUMMARY, "paid:best", Usage(1000, 0)))])
-    assert await named(harness, UsageGrouping.PERSON) == {ANA.principal: 1101, BEN.principal: 10}
-    assert await named(harness, UsageGrouping.CHANNEL) == {"test:w:hall": 1, "test:w:den": 10, "test:v:hall": 1100}
-    assert await named(harness, UsageGrouping.WORKSPACE) == {"test:w": 11, "test:v": 1100}
-    assert await named(harness, UsageGrouping.KIND) == {"reply": 111, "summary": 1000}
+    assert await tokens_by_name(harness, UsageGrouping.PERSON) == {ANA.principal: 1101, BEN.principal: 10}
+    assert await tokens_by_name(harness, UsageGrouping.CHANNEL) == {
+        "test:w:hall": 1,
+        "test:w:den": 10,
+        "test:v:hall": 1100,
+    }
+    assert await tokens_by_name(harness, UsageGrouping.WORKSPACE) == {"test:w": 11, "test:v": 1100}
+    assert await tokens_by_name(harness, UsageGrouping.KIND) == {"reply": 111, "summary": 1000}
     assert (await whole(harness, UsageQuery(0, person=ANA.principal, workspace="test:v"))).tokens == 1100
     assert (await whole(harness, UsageQuery(0, channel="test:w:den"))).tokens == 10
 
 
 async def test_a_conversation_over_http_counts_for_the_workspace_it_is_held_in(harness: Harness) -> None:
-    await answered(harness, answer(usage=Usage(7, 0)), ConversationKey("api", "test:w", "ci", "order-17"))
-    assert await named(harness, UsageGrouping.WORKSPACE) == {"test:w": 7}
+    await finish_turn(harness, answer(usage=Usage(7, 0)), ConversationKey("api", "test:w", "ci", "order-17"))
+    assert await tokens_by_name(harness, UsageGrouping.WORKSPACE) == {"test:w": 7}
 
 
 async def test_only_usage_since_then_counts(harness: Harness) -> None:
-    await answered(harness, answer(usage=Usage(1, 0)))
+    await finish_turn(harness, answer(usage=Usage(1, 0)))
     harness.time += DAY
-    await answered(harness, answer(usage=Usage(10, 0)))
+    await finish_turn(harness, answer(usage=Usage(10, 0)))
     assert (await whole(harness, UsageQuery(START + DAY))).tokens == 10
-    assert await named(harness, UsageGrouping.PERSON, UsageQuery(START + DAY + 1)) == {}
+    assert await tokens_by_name(harness, UsageGrouping.PERSON, UsageQuery(START + DAY + 1)) == {}
 
 
 async def test_usage_keeps_the_price_of_its_day(harness: Harness) -> None:
-    priced(harness)
-    await answered(harness, answer())
-    priced(harness, DOLLAR)
-    await answered(harness, answer())
+    set_prices(harness)
+    await finish_turn(harness, answer())
+    set_prices(harness, DOLLAR)
+    await finish_turn(harness, answer())
     assert (await whole(harness)).costs == {"EUR": COST, "USD": 1200}
 
 
 async def test_usage_stays_when_turns_are_deleted_and_has_a_retention_of_its_own(harness: Harness) -> None:
-    claim = await answered(harness, answer())
+    claim = await finish_turn(harness, answer())
     await harness.log.acquire_delivery(claim.turn_id, 99)
     await harness.log.mark_delivered(claim.turn_id, 99)
     harness.time += 2 * DAY
-    await answered(harness, answer(), ELSEWHERE)
+    await finish_turn(harness, answer(), ELSEWHERE)
     assert await harness.log.delete_old(DAY, 100) == 1
     assert (await whole(harness)).requests == 2
     assert await SqlUsageStore(harness.database).delete_old(DAY, 100) == 1
     assert await SqlUsageStore(harness.database).delete_old(DAY, 100) == 0
-    assert await named(harness, UsageGrouping.CHANNEL) == {"test:w:den": 1200}
+    assert await tokens_by_name(harness, UsageGrouping.CHANNEL) == {"test:w:den": 1200}
 
 
 async def test_it_stays_when_the_conversation_is_deleted_and_says_nothing_of_it(harness: Harness) -> None:
-    await answered(harness, answer())
+    await finish_turn(harness, answer())
     assert await SqlReporting(harness.database).delete(HALL, ANA)
-    assert await named(harness, UsageGrouping.CHANNEL) == {"test:w:hall": 1200}
+    assert await tokens_by_name(harness, UsageGrouping.CHANNEL) == {"test:w:hall": 1200}
 
 
 async def test_a_reply_of_a_turn_that_was_stopped_meanwhile_was_paid_for(harness: Harness) -> None:
@@ -217,13 +221,13 @@ def begun_reply(written: int, *, estimated: bool = True, model: str = "paid:best
 
 
 async def test_an_estimate_grows_with_the_reply_and_is_one_request(harness: Harness) -> None:
-    log = priced(harness)
+    log = set_prices(harness)
     claim = await begun(harness)
     for written in (10, 40, 40):
         await log.record_usage([(claim, begun_reply(written))])
         found = await whole(harness)
         assert found == UsageTotal(1, Usage(1000, written), {"EUR": 3000 + written * 15}, estimated=1)
-    assert await named(harness, UsageGrouping.PERSON) == {ANA.principal: 1040}
+    assert await tokens_by_name(harness, UsageGrouping.PERSON) == {ANA.principal: 1040}
 
 
 async def test_an_estimate_that_comes_late_makes_nothing_less(harness: Harness) -> None:
@@ -235,7 +239,7 @@ async def test_an_estimate_that_comes_late_makes_nothing_less(harness: Harness) 
 
 @pytest.mark.parametrize("ends", [True, False])
 async def test_the_reply_takes_the_place_of_its_estimate_at_once_and_for_good(harness: Harness, ends: bool) -> None:
-    log = priced(harness)
+    log = set_prices(harness)
     claim = await begun(harness)
     await log.record_usage([(claim, begun_reply(900, model="other:free"))])
     reply = replace(answer(), use=counted_as("u1"))
@@ -260,10 +264,10 @@ async def test_a_reply_that_cannot_be_stored_is_counted_once_after_many_reports(
 
 
 async def test_broken_off_replies_are_counted_for_ended_turns_and_for_several_at_once(harness: Harness) -> None:
-    one = await answered(harness, answer(usage=Usage(1, 0)))
+    one = await finish_turn(harness, answer(usage=Usage(1, 0)))
     two = await begun(harness, ELSEWHERE, author=BEN)
     await harness.log.record_usage([(one, begun_reply(1)), (two, begun_reply(2, use_id="u2"))])
-    assert await named(harness, UsageGrouping.PERSON) == {ANA.principal: 1002, BEN.principal: 1002}
+    assert await tokens_by_name(harness, UsageGrouping.PERSON) == {ANA.principal: 1002, BEN.principal: 1002}
     assert (await whole(harness)).estimated == 2
     assert (await whole(harness, UsageQuery(0, channel="test:w:den"))).estimated == 1
 

@@ -78,7 +78,7 @@ def bots(file: Mapping[str, Any]) -> dict[str, Any]:
     return {name: each for name, each in file["services"].items() if each.get("image", "countersign") == "countersign"}
 
 
-def interpolated(text: str, **variables: str) -> str:
+def interpolated_value(text: str, **variables: str) -> str:
     """A value as Compose hands it on: `${NAME:-default}`, `${NAME:?why}` and `$$`."""
 
     def value(found: re.Match[str]) -> str:

@@ -21,7 +21,7 @@ from tests.deploy.files import (
     compose,
     image,
     image_environment,
-    interpolated,
+    interpolated_value,
     is_a_command,
     stage,
 )
@@ -115,7 +115,7 @@ def test_a_bot_may_do_nothing_that_it_need_not(name: str) -> None:
         assert {"user", "cap_add"}.isdisjoint(service) == (step != MAKES_SECRETS)
         build = {key: value for key, value in service["build"].items() if key != "target"}
         assert build == {"context": "..", "dockerfile": "deploy/Dockerfile"}
-        assert stage(interpolated(service["build"].get("target", "bot")))
+        assert stage(interpolated_value(service["build"].get("target", "bot")))
 
 
 @_EACH
@@ -203,7 +203,7 @@ class TestSecrets:
         [script] = service["command"]
         assert list(mounts(service)) == ["/secrets", "/secrets/database"]
         subprocess.run(
-            [*service["entrypoint"], interpolated(script).replace("cd /secrets", f"cd {folder}/secrets")],
+            [*service["entrypoint"], interpolated_value(script).replace("cd /secrets", f"cd {folder}/secrets")],
             env={"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
             check=True,
             timeout=30,
@@ -240,7 +240,7 @@ class TestN8n:
     def step(self, folder: Path, *, there: bool = False, **variables: str) -> tuple[list[list[str]], dict[str, str]]:
         """Run it, and return its arguments for `countersign` and the environment."""
         service = compose("compose.n8n.yaml")["services"]["n8n-server"]
-        given = {name: interpolated(value, **variables) for name, value in service["environment"].items()}
+        given = {name: interpolated_value(value, **variables) for name, value in service["environment"].items()}
         noted = folder / "noted"
         noted.write_text("")
         shim = folder / "countersign"
@@ -248,7 +248,7 @@ class TestN8n:
         shim.chmod(0o755)
         [line] = service["command"]
         subprocess.run(
-            [*service["entrypoint"], interpolated(line)],
+            [*service["entrypoint"], interpolated_value(line)],
             env={**given, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
             check=True,
             timeout=30,

@@ -20,7 +20,7 @@ PYPROJECT = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8
 CHECK_SECONDS = 30.0
 
 
-def copied() -> list[str]:
+def copied_paths() -> list[str]:
     """Paths that are copied from the project."""
     words = [each.words for lines in stages() for each in lines if each.name == "COPY"]
     return [source for word in words if not word[0].startswith("--from") for source in word[:-1]]
@@ -31,8 +31,8 @@ def test_copied_files_exist_and_are_all_that_docker_sees() -> None:
     patterns = [line for line in ignoring if line and not line.startswith("#")]
     assert patterns[0] == "*"
     let_in = {line.removeprefix("!") for line in patterns if line.startswith("!")}
-    assert let_in == set(copied())
-    for source in copied():
+    assert let_in == set(copied_paths())
+    for source in copied_paths():
         assert (PROJECT / source).exists(), source
 
 

@@ -213,7 +213,7 @@ async def an_admin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         "mcp_secret_grants_file": folder / "grants.toml",
         "public_url": "https://bot.example.com",
     }
-    servers = {name: bundled(name) for name in ("weather", "notes", "knowledge")}
+    servers = {name: bundled_server(name) for name in ("weather", "notes", "knowledge")}
     async with (
         opened_api(folder, servers=servers, operator=OPERATOR.author.principal, **settings) as api,
         dice(folder) as address,
@@ -270,7 +270,7 @@ async def listens(port: int) -> bool:
     return True
 
 
-def bundled(name: str) -> dict[str, Any]:
+def bundled_server(name: str) -> dict[str, Any]:
     """The entry of a bundled server."""
     variables = {"PYTHONPATH": str(PROJECT), "WEATHER_SAMPLE": "always"}
     return {"command": python(), "args": ["-m", f"mcp_servers.{name}"], "env": variables, "trusted": True}

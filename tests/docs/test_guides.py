@@ -43,14 +43,14 @@ def _texts(tree: ast.AST) -> Iterator[str]:
 
 
 @cache
-def said() -> str:
+def program_texts() -> str:
     """Everything that the program may say, a text a line."""
     paths = sorted((PROJECT / "bot").rglob("*.py"))
     texts = (text for path in paths for text in _texts(ast.parse(path.read_text(encoding="utf-8"))))
     return "\n".join(re.sub(r"\{\w*\}", "…", " ".join(text.split())) for text in texts)
 
 
-def quoted(guide: str) -> list[str]:
+def quoted_texts(guide: str) -> list[str]:
     text = (PROJECT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
     prose = re.sub(r"^```.*?^```|^    .*?$", "", text, flags=re.MULTILINE | re.DOTALL)
     words = " ".join(prose.split())
@@ -60,14 +60,14 @@ def quoted(guide: str) -> list[str]:
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_every_sentence_that_is_quoted_is_one_of_the_program(guide: str) -> None:
-    found = quoted(guide)
+    found = quoted_texts(guide)
     assert found
     for sentence in set(found) - OF_PEOPLE:
         pieces = [piece.strip() for piece in sentence.split("…") if piece.strip()]
         assert any(len(piece) >= SHORTEST for piece in pieces), sentence
         # What is filled in may be made of several texts, so the pieces are looked for in one line, in their order.
         pattern = "[^\n]*?".join(re.escape(piece) for piece in pieces)
-        assert re.search(pattern, said()), sentence
+        assert re.search(pattern, program_texts()), sentence
 
 
 def test_the_seven_guides_are_there_with_their_symptoms() -> None:

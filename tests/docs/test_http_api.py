@@ -26,7 +26,7 @@ async def test_the_calls_of_the_guide_are_answered(tmp_path: Path, monkeypatch: 
     bare(tmp_path, monkeypatch)
     assert CURLS
     (tmp_path / "policy.toml").write_text('[servers.weather.tools]\nforecast = "ALWAYS_ALLOW"\n', encoding="utf-8")
-    async with opened_api(tmp_path, servers={name: _bundled(name) for name in ("weather", "notes")}) as api:
+    async with opened_api(tmp_path, servers={name: _bundled_server(name) for name in ("weather", "notes")}) as api:
         variables = {"PATH": os.environ["PATH"], "ADMIN_API_TOKEN": ADMIN_TOKEN, "APPROVAL": await _waiting(api)}
         for block in CURLS:
             program = await asyncio.create_subprocess_exec(
@@ -44,7 +44,7 @@ async def test_the_calls_of_the_guide_are_answered(tmp_path: Path, monkeypatch: 
             assert not any(refusal in said.decode() for refusal in REFUSALS), (block, said)
 
 
-def _bundled(name: str) -> dict[str, Any]:
+def _bundled_server(name: str) -> dict[str, Any]:
     variables = {"PYTHONPATH": str(PROJECT), "WEATHER_SAMPLE": "always"}
     return {"command": python(), "args": ["-m", f"mcp_servers.{name}"], "env": variables, "trusted": True}
 

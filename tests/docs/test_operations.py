@@ -55,7 +55,7 @@ EVERYTHING: tuple[MetricEvent, ...] = (
 )
 
 
-async def _written() -> str:
+async def _render_metrics() -> str:
     metrics = Metrics()
 
     async def backlog() -> Backlog:
@@ -75,7 +75,7 @@ async def _written() -> str:
 def labels() -> Mapping[str, Mapping[str, set[str]]]:
     """Every sample there is, with each of its labels' values."""
     found: dict[str, dict[str, set[str]]] = {}
-    for family in text_string_to_metric_families(asyncio.run(_written())):
+    for family in text_string_to_metric_families(asyncio.run(_render_metrics())):
         for sample in family.samples:
             known = found.setdefault(sample.name, {})
             for name, value in sample.labels.items():

@@ -254,7 +254,7 @@ async def a_reader(document: str, folder: Path, request: pytest.FixtureRequest) 
     async with AsyncExitStack() as stack:
         match document:
             case "docs/audit.md":
-                log = _made(folder / "vault" / "countersign.log")
+                log = _write_file(folder / "vault" / "countersign.log")
                 reader.writes("/mnt/vault", str(log.parent))
                 reader.writes("5012:6981d7e8…", reader.head)
             case "docs/backup.md":
@@ -279,13 +279,13 @@ async def a_reader(document: str, folder: Path, request: pytest.FixtureRequest) 
                 reader.writes("1234:9f2c…", reader.head)
             case "docs/servers.md":
                 for name, content in FILES_OF_OTHERS.items():
-                    _made(reader.place.folder / name, json.dumps(content))
+                    _write_file(reader.place.folder / name, json.dumps(content))
             case "docs/slack.md":
                 _with_slack(reader, await stack.enter_async_context(FakeSlack()))
         yield reader
 
 
-def _made(path: Path, text: str = "") -> Path:
+def _write_file(path: Path, text: str = "") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path

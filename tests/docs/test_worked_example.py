@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.docs.blocks import Kind, blocks
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
-from tests.stories.installation import a_tool, says, scripted
+from tests.stories.installation import a_tool, says, scripted_server
 from tests.stories.slack_program import Company, a_company
 
 QUESTION = "please file the checkout 502s in Jira, with high priority"
@@ -46,7 +46,7 @@ def alike(text: str) -> list[str]:
 async def test_the_worked_example_happens_as_written(tmp_path: Path) -> None:
     tool = a_tool("create_issue", project="string", summary="string", priority="string")
     tool["annotations"] = {"readOnlyHint": False, "destructiveHint": False}
-    jira = scripted(tmp_path, "jira", tool, calls={"create_issue": says("OPS-512")}, trusted=True)
+    jira = scripted_server(tmp_path, "jira", tool, calls={"create_issue": says("OPS-512")}, trusted=True)
     [rule] = [block.text for block in blocks(Kind.TOML) if block.document == "docs/approvals.md"]
     with FakeLanguageModel("openai", rule=agent) as model:
         async with a_company(tmp_path, model, {"jira": jira.entry}) as company:
@@ -67,7 +67,7 @@ async def what_is_seen(company: Company) -> str:
     slack, priya, sam = company.slack, company.priya, company.sam
     asked = company.ask(QUESTION)
     card = await company.draws(asked.ts, "cs.approve")
-    seen = company.said(asked.ts)
+    seen = company.public_texts(asked.ts)
     await slack.press(priya, card, "Approve: Create issue")
     refused = await company.hears(priya, "You may not approve this. It needs")
     assert alike(refused.text) == alike("You may not approve this. It needs Sam.")
@@ -75,7 +75,7 @@ async def what_is_seen(company: Company) -> str:
     await slack.until(lambda: slack.modals(sam))
     await slack.submit(sam, {"priority": "Highest"})
     card = await company.draws(asked.ts, "Changed by")
-    seen += company.said(asked.ts)
+    seen += company.public_texts(asked.ts)
     await slack.press(sam, card, "Approve: Create issue")
     await company.draws(asked.ts, "Filed as OPS-512")
-    return "\n".join((*seen, *company.said(asked.ts)))
+    return "\n".join((*seen, *company.public_texts(asked.ts)))

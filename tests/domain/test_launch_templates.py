@@ -41,7 +41,7 @@ def wrong(rule: SlotRule, text: str, *, dashed: bool = False) -> str:
     return caught.value.errors["a"]
 
 
-def filled(rule: SlotRule, text: str, *, dashed: bool = False) -> str:
+def fill_slot(rule: SlotRule, text: str, *, dashed: bool = False) -> str:
     [word] = (
         LaunchTemplate("x", "run", ("{a}",), (TemplateSlot("a", rule, dashed=dashed),)).fill_slots({"a": text}).args
     )
@@ -62,14 +62,14 @@ def test_a_template_gives_its_own_command_line_with_the_values_in_their_places()
     "value", ["a b", "a;rm -rf /", "$(id)", "`id`", "a' 'b", 'a" "b', "{level}", "{{a}}", "a|b&c", "*"]
 )
 def test_one_argument_stays_one_argument_with_any_value(value: str) -> None:
-    assert filled(TextRule(re.compile(".*")), value) == value
+    assert fill_slot(TextRule(re.compile(".*")), value) == value
 
 
 @pytest.mark.parametrize("value", ["-x", "--upload-pack=id", "-"])
 def test_a_value_becomes_no_option_unless_the_slot_allows_it(value: str) -> None:
     assert wrong(TextRule(re.compile(".*")), value) == "It must not begin with a dash."
-    assert filled(TextRule(re.compile(".*")), value, dashed=True) == value
-    assert filled(PathRule("/srv"), value) == f"/srv/{value}"
+    assert fill_slot(TextRule(re.compile(".*")), value, dashed=True) == value
+    assert fill_slot(PathRule("/srv"), value) == f"/srv/{value}"
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\0b", "a\x1b[2Kb", "a\u202eb", "a\u200bb", "a\u3164", "\u2800", "x" * 501])
@@ -92,19 +92,19 @@ def test_a_path_stays_below_its_folder(value: str) -> None:
     ],
 )
 def test_a_path_is_filled_in_as_an_absolute_one(value: str, path: str) -> None:
-    assert filled(PathRule("/srv/repos"), value) == path
+    assert fill_slot(PathRule("/srv/repos"), value) == path
 
 
 @pytest.mark.parametrize("value", ["0", "10", "1_0", "٣", "3.0", "x", " 3"])
 def test_a_number_is_whole_and_within_its_limits(value: str) -> None:
     assert wrong(IntegerRule(1, 9), value) == "A whole number from 1 to 9."
-    assert filled(IntegerRule(1, 9), "007") == "7"
+    assert fill_slot(IntegerRule(1, 9), "007") == "7"
 
 
 def test_a_text_fits_its_expression_as_a_whole_and_a_choice_is_one_of_them() -> None:
     assert "[a-z]+" in wrong(TextRule(re.compile("[a-z]+")), "abc def")
     assert wrong(ChoiceRule(("read", "write")), "reads") == "One of: read, write."
-    assert filled(ChoiceRule(("read", "write")), "read") == "read"
+    assert fill_slot(ChoiceRule(("read", "write")), "read") == "read"
 
 
 def test_everything_that_is_wrong_is_said_at_once_by_slot() -> None:

@@ -20,7 +20,7 @@ URL = "https://a.example/mcp"
 PROGRAM = StdioTransport("npx", ("-y", "desk@1.0.0"), {"PORT": "8080", "DEBUG": "true"})
 
 
-def imported(document: Any) -> Transport:
+def imported_transport(document: Any) -> Transport:
     [server] = parse_import_file(json.dumps(document), {})
     assert not server.problem
     fields = server.fields
@@ -75,7 +75,7 @@ def own(document: Any, folder: Path) -> Transport:
 )
 def test_an_entry_is_read_alike_from_both_files(entry: Any, transport: Transport, tmp_path: Path) -> None:
     document = {"mcpServers": {"desk": entry}}
-    assert (imported(document), own(document, tmp_path)) == (transport, transport)
+    assert (imported_transport(document), own(document, tmp_path)) == (transport, transport)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_an_entry_is_read_alike_from_both_files(entry: Any, transport: Transport
     ],
 )
 def test_servers_are_found_alike_in_both_files(document: Any, tmp_path: Path) -> None:
-    for transport in (imported(document), own(document, tmp_path)):
+    for transport in (imported_transport(document), own(document, tmp_path)):
         assert isinstance(transport, HttpTransport)
         assert transport.url == URL
 
@@ -155,7 +155,7 @@ def test_a_variable_of_opencode_or_cursor_is_one_of_the_environment(tmp_path: Pa
 def test_a_variable_has_a_default_in_each_spelling(written: str, tmp_path: Path) -> None:
     document = {"mcpServers": {"a": {"command": "x", "env": {"PORT": written}}}}
     transport = StdioTransport("x", env={"PORT": "8080"})
-    assert (imported(document), own(document, tmp_path)) == (transport, transport)
+    assert (imported_transport(document), own(document, tmp_path)) == (transport, transport)
 
 
 async def test_an_error_of_an_imported_value_names_its_key(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.parts import FakeToolbox, RecordingSurface, ScriptedModel, message, running
-from tests.migrated import migrated
+from tests.migrated import create_database
 
 
 @dataclass
@@ -74,11 +74,11 @@ class EngineHarness:
         }
         return Engine(self.log, self.model, self.toolbox, [self.surface], **others)  # type: ignore[arg-type]
 
-    async def ended(self, text: str, **changes: object) -> TurnView:
+    async def run_turn(self, text: str, **changes: object) -> TurnView:
         """Return the last view of a message's turn, run by an engine of its own."""
         engine = self.engine(**changes)
         async with running(engine):
-            return await self.surface.ended((await engine.receive(message(text))).turn_id)
+            return await self.surface.wait_for_end((await engine.receive(message(text))).turn_id)
 
     async def pending(self) -> Approval:
         """Return the first approval that a call awaits, once a view shows one."""
@@ -111,6 +111,6 @@ class EngineHarness:
 async def harness(tmp_path: Path) -> AsyncIterator[EngineHarness]:
     clock = [1_000_000.0]
     read: Callable[[], float] = lambda: clock[0]  # noqa: E731
-    database = open_sqlite(await migrated(tmp_path / "turns.db"), clock=read)
+    database = open_sqlite(await create_database(tmp_path / "turns.db"), clock=read)
     yield EngineHarness(database, SqlTurnLog(database), clock)
     await database.close()

@@ -58,7 +58,7 @@ async def test_a_call_waits_for_the_approvers_of_its_agent_and_is_not_sent_once_
         assert isinstance(by_ana, NotAllowed)
         by_ben = await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, BEN), member(BEN))
         assert by_ben == Decided(DecisionType.APPROVE)
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     (step,) = (step for step in view.steps if isinstance(step, ToolStep))
     assert step.status is StepStatus.FAILED
     assert (view.turn.status, harness.toolbox.calls) == (TurnStatus.FAILED, [])
@@ -80,7 +80,7 @@ async def test_a_grant_covers_no_call_of_an_agent_that_has_other_approvers(harne
             decision = Decision(view.awaiting[0].approval.id, 1, DecisionType.APPROVE, granted_by)
             granted = await engine.approvals.grant(decision, GrantRequest(ThreadScope()), member(granted_by))
             assert granted == Decided(DecisionType.APPROVE)
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
         (step,) = (step for step in view.steps if isinstance(step, ToolStep))
         assert (step.grant is None) is (granted_by is not None)
         return step.status
@@ -99,12 +99,12 @@ async def test_a_profile_that_was_renamed_is_still_the_one_that_was_asked(harnes
     engine = harness.engine()
     async with running(engine):
         first = await engine.receive(replace(message("one"), agent=ASKED))
-        await harness.surface.ended(first.turn_id)
+        await harness.surface.wait_for_end(first.turn_id)
         other = Profile("p2", "support", persona="You are somebody else.")
         renamed = replace(SUPPORT, name="help desk")
         harness.rules.amend((), (renamed, other), (HERE, Binding("test:w:hall", "p2", by_name=True)))
         second = await engine.receive(message("two"))
-        view = await harness.surface.ended(second.turn_id)
+        view = await harness.surface.wait_for_end(second.turn_id)
     assert view.turn.question.agent == ASKED
     assert ["You are support." in request.messages[0].text for request in harness.model.requests] == [True, True]
 
@@ -118,7 +118,7 @@ async def test_a_call_that_is_run_again_belongs_to_the_agent_of_its_turn(harness
         receipt = await engine.receive(replace(message("pay Zoe"), agent=ASKED))
         approval = await harness.pending()
         await engine.approvals.decide(Decision(approval.id, 1, DecisionType.DENY, BEN), member(BEN))
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
         (step,) = (step for step in view.steps if isinstance(step, ToolStep))
         again = await engine.run_again(receipt.turn_id, step.n, ANA)
         assert (await engine.view(again.turn_id)).turn.question.agent == ASKED

@@ -20,7 +20,7 @@ CI, NIGHT, ROOT = (
 )
 
 
-def judged(caller: ApiClient, *approvers: str, asker: Author = ANA, **more: object) -> str:
+def approval_evidence(caller: ApiClient, *approvers: str, asker: Author = ANA, **more: object) -> str:
     """Return the evidence by which an API client may approve the asker's call; empty if it may not."""
     terms = ApprovalRequirements((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
     found = check_approver(NAMED, terms, caller.member, DecisionType.APPROVE, asker=asker)
@@ -44,18 +44,18 @@ def test_a_role_of_programs_counts_for_no_user_of_a_chat() -> None:
 
 
 def test_a_program_approves_by_its_token_if_no_rule_names_approvers() -> None:
-    assert [judged(each) for each in (CI, NIGHT, ROOT)] == ["", "api-role:approver", "api-role:admin"]
+    assert [approval_evidence(each) for each in (CI, NIGHT, ROOT)] == ["", "api-role:approver", "api-role:admin"]
 
 
 def test_a_role_alone_does_not_approve_where_a_rule_names_approvers() -> None:
     for named in ("slack:UBEN", "slack-group:S1", "members", "asker", "api:other"):
-        assert [judged(each, named) for each in (NIGHT, ROOT)] == ["", ""], named
+        assert [approval_evidence(each, named) for each in (NIGHT, ROOT)] == ["", ""], named
 
 
 def test_a_rule_may_name_a_program_or_all_that_approve() -> None:
-    assert judged(NIGHT, "api:night") == "api:night"
-    assert judged(CI, "api:night") == ""
-    assert [judged(each, "api-role:approver") for each in (CI, NIGHT, ROOT)] == [
+    assert approval_evidence(NIGHT, "api:night") == "api:night"
+    assert approval_evidence(CI, "api:night") == ""
+    assert [approval_evidence(each, "api-role:approver") for each in (CI, NIGHT, ROOT)] == [
         "",
         "api-role:approver",
         "api-role:approver",
@@ -69,9 +69,9 @@ def test_settings_may_name_a_program_that_has_no_such_role() -> None:
 
 
 def test_where_programs_talk_members_are_those_that_approve_and_four_eyes_are_kept() -> None:
-    assert [judged(each, "members", asker=CI.author) for each in (CI, NIGHT)] == ["", "members"]
-    assert judged(CI, "asker", asker=CI.author) == "asker"
-    assert judged(NIGHT, asker=NIGHT.author, four_eyes=True) == ""
+    assert [approval_evidence(each, "members", asker=CI.author) for each in (CI, NIGHT)] == ["", "members"]
+    assert approval_evidence(CI, "asker", asker=CI.author) == "asker"
+    assert approval_evidence(NIGHT, asker=NIGHT.author, four_eyes=True) == ""
 
 
 def test_a_role_alone_does_not_approve_where_a_profile_names_approvers() -> None:

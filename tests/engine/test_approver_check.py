@@ -50,7 +50,7 @@ def terms(*approvers: str, **more: object) -> ApprovalRequirements:
     return ApprovalRequirements((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
 
 
-def judged(
+def judge_approver(
     said: ApprovalRequirements, who: Member, verdict: DecisionType = DecisionType.APPROVE
 ) -> ApproverEvidence | NotAllowed:
     """Check the approver of a call that Ana asked for and Kim edited."""
@@ -101,15 +101,15 @@ def judged(
     ],
 )
 def test_who_may_approve(said: ApprovalRequirements, who: Member, counts: str | None) -> None:
-    found = judged(said, who)
+    found = judge_approver(said, who)
     assert found == ApproverEvidence(counts, 1) if counts else isinstance(found, NotAllowed)
 
 
 def test_the_asker_may_deny_on_any_terms_and_an_editor_who_may_approve_too() -> None:
     said = terms("test:zoe", "test:kim", four_eyes=True, quorum=2)
-    assert judged(said, Member(ANA), DecisionType.DENY) == ApproverEvidence("asker", 2)
-    assert judged(said, Member(KIM), DecisionType.DENY) == ApproverEvidence("test:kim", 2)
-    assert isinstance(judged(said, Member(BEN), DecisionType.DENY), NotAllowed)
+    assert judge_approver(said, Member(ANA), DecisionType.DENY) == ApproverEvidence("asker", 2)
+    assert judge_approver(said, Member(KIM), DecisionType.DENY) == ApproverEvidence("test:kim", 2)
+    assert isinstance(judge_approver(said, Member(BEN), DecisionType.DENY), NotAllowed)
 
 
 def test_a_user_without_the_right_reads_who_has_it() -> None:
@@ -120,7 +120,7 @@ def test_a_user_without_the_right_reads_who_has_it() -> None:
         (Member(ANA), "You asked for this yourself, so others have to approve it."),
         (Member(KIM), "You have edited it, so others have to approve it."),
     ):
-        assert judged(said, who, DecisionType.APPROVE) == NotAllowed(f"{why} {needed}")
+        assert judge_approver(said, who, DecisionType.APPROVE) == NotAllowed(f"{why} {needed}")
 
 
 # ------------------------------------------------------------------ in turns
@@ -135,7 +135,7 @@ def only_step(view: TurnView) -> ToolStep:
     return step
 
 
-async def asked(harness: EngineHarness, engine: Engine, text: str = "send it") -> tuple[str, Approval]:
+async def ask_and_wait(harness: EngineHarness, engine: Engine, text: str = "send it") -> tuple[str, Approval]:
     receipt = await engine.receive(message(text))
     approval = await harness.pending()
     return receipt.turn_id, approval
@@ -145,7 +145,7 @@ def by(approval: Approval, author: Author, verdict: DecisionType = DecisionType.
     return Decision(approval.id, approval.revision, verdict, author, reason)
 
 
-def prepared(harness: EngineHarness, said: ApprovalRequirements) -> Engine:
+def prepare_engine(harness: EngineHarness, said: ApprovalRequirements) -> Engine:
     harness.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
     harness.rules = book(said)
     harness.model.script = [ask_for(call("mail__send", to="ben")), say("So.")]
@@ -153,9 +153,9 @@ def prepared(harness: EngineHarness, said: ApprovalRequirements) -> Engine:
 
 
 async def test_two_of_several_have_to_approve_and_each_counts_once(harness: EngineHarness) -> None:
-    engine = prepared(harness, terms("members", quorum=2))
+    engine = prepare_engine(harness, terms("members", quorum=2))
     async with running(engine):
-        turn, approval = await asked(harness, engine)
+        turn, approval = await ask_and_wait(harness, engine)
         assert approval.requirements == terms("members", quorum=2, self_approval=SelfApproval.RULE)
         assert await engine.approvals.decide(by(approval, BEN), Member(BEN)) == MoreApprovalsNeeded(1)
         assert await engine.approvals.decide(by(approval, BEN), Member(BEN)) == AlreadyDecided(
@@ -169,7 +169,7 @@ async def test_two_of_several_have_to_approve_and_each_counts_once(harness: Engi
         assert only_step(shown).status is StepStatus.AWAITING
         assert harness.toolbox.calls == []
         assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE)) == Decided(DecisionType.APPROVE)
-        step = only_step(await harness.surface.ended(turn))
+        step = only_step(await harness.surface.wait_for_end(turn))
     assert step.status is StepStatus.DONE
     assert step.approval is not None
     assert step.approval.decided_by == "Ben and Zoe"
@@ -177,15 +177,15 @@ async def test_two_of_several_have_to_approve_and_each_counts_once(harness: Engi
 
 
 async def test_one_approver_is_enough_to_deny_also_after_approving(harness: EngineHarness) -> None:
-    engine = prepared(harness, terms("members", quorum=3))
+    engine = prepare_engine(harness, terms("members", quorum=3))
     async with running(engine):
-        turn, approval = await asked(harness, engine)
+        turn, approval = await ask_and_wait(harness, engine)
         assert await engine.approvals.decide(by(approval, BEN), Member(BEN)) == MoreApprovalsNeeded(2)
         assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE)) == MoreApprovalsNeeded(1)
         changed = await engine.approvals.decide(by(approval, BEN, DecisionType.DENY, "On second thoughts"), Member(BEN))
         assert changed == Decided(DecisionType.DENY)
         assert isinstance(await engine.approvals.decide(by(approval, KIM), Member(KIM)), AlreadyDecided)
-        step = only_step(await harness.surface.ended(turn))
+        step = only_step(await harness.surface.wait_for_end(turn))
     assert step.status is StepStatus.DENIED
     assert step.approval is not None
     assert (step.approval.decided_by, step.approval.reason) == ("Ben", "On second thoughts")
@@ -193,30 +193,30 @@ async def test_one_approver_is_enough_to_deny_also_after_approving(harness: Engi
 
 
 async def test_two_approvals_at_once_are_both_counted(harness: EngineHarness) -> None:
-    engine = prepared(harness, terms("members", quorum=2))
+    engine = prepare_engine(harness, terms("members", quorum=2))
     async with running(engine):
-        turn, approval = await asked(harness, engine)
+        turn, approval = await ask_and_wait(harness, engine)
         results = await asyncio.gather(*(engine.approvals.decide(by(approval, who), Member(who)) for who in (BEN, ZOE)))
         assert sorted(map(str, results)) == sorted(map(str, (MoreApprovalsNeeded(1), Decided(DecisionType.APPROVE))))
-        await harness.surface.ended(turn)
+        await harness.surface.wait_for_end(turn)
     assert len(harness.toolbox.calls) == 1
 
 
 async def test_a_rule_that_became_weaker_changes_nothing_for_a_card_that_is_out(harness: EngineHarness) -> None:
-    engine = prepared(harness, terms("test:zoe", four_eyes=True, quorum=1))
+    engine = prepare_engine(harness, terms("test:zoe", four_eyes=True, quorum=1))
     async with running(engine):
-        turn, approval = await asked(harness, engine)
+        turn, approval = await ask_and_wait(harness, engine)
         assert harness.rules is not None
         harness.rules.replace_file(Policies())
         assert isinstance(await engine.approvals.decide(by(approval, BEN), Member(BEN)), NotAllowed)
         assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE)) == Decided(DecisionType.APPROVE)
-        await harness.surface.ended(turn)
+        await harness.surface.wait_for_end(turn)
 
 
 async def test_a_rule_that_became_stricter_counts_for_a_card_that_is_out(harness: EngineHarness) -> None:
-    engine = prepared(harness, terms())
+    engine = prepare_engine(harness, terms())
     async with running(engine):
-        turn, approval = await asked(harness, engine)
+        turn, approval = await ask_and_wait(harness, engine)
         assert harness.rules is not None
         harness.rules.amend([plain("m1", "send", ASK, requirements=terms("test:zoe", "test:kim", quorum=2))], [], [])
         assert await engine.approvals.decide(by(approval, BEN), Member(BEN)) == NotAllowed(
@@ -224,13 +224,13 @@ async def test_a_rule_that_became_stricter_counts_for_a_card_that_is_out(harness
         )
         assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE)) == MoreApprovalsNeeded(1)
         assert await engine.approvals.decide(by(approval, KIM), Member(KIM)) == Decided(DecisionType.APPROVE)
-        await harness.surface.ended(turn)
+        await harness.surface.wait_for_end(turn)
 
 
 async def test_a_user_who_just_left_the_group_may_not_approve(harness: EngineHarness) -> None:
-    engine = prepared(harness, terms(OPS))
+    engine = prepare_engine(harness, terms(OPS))
     async with running(engine):
-        _, approval = await asked(harness, engine)
+        _, approval = await ask_and_wait(harness, engine)
         assert isinstance(await engine.approvals.decide(by(approval, ZOE), Member(ZOE)), NotAllowed)
         assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE, frozenset({OPS}))) == Decided(
             DecisionType.APPROVE
@@ -246,13 +246,13 @@ async def test_a_call_expires_by_its_rule_and_waits_on_where_the_rule_says_so(ha
         (terms(remind=True), 1800.0, 900.0),
     ):
         harness.surface.views.clear()
-        engine = prepared(harness, said)
+        engine = prepare_engine(harness, said)
         async with running(engine):
-            turn, approval = await asked(harness, engine, f"send it {said}")
+            turn, approval = await ask_and_wait(harness, engine, f"send it {said}")
             assert (approval.expires_in, approval.remind_in) == (expires_in, remind_in)
             assert approval.requirements == replace(said, self_approval=SelfApproval.DESTRUCTIVE)
             await engine.stop(turn, ANA)
-            await harness.surface.ended(turn)
+            await harness.surface.wait_for_end(turn)
 
 
 @dataclass
@@ -276,9 +276,9 @@ async def test_approvers_are_reminded_once_at_half_time(
     harness: EngineHarness, approvers: tuple[str, ...], people: list[str]
 ) -> None:
     harness.surface = surface = Telling()
-    engine = prepared(harness, terms(*approvers, remind=True, expires=600.0))
+    engine = prepare_engine(harness, terms(*approvers, remind=True, expires=600.0))
     async with running(engine), running(harness.notices):
-        _, approval = await asked(harness, engine)
+        _, approval = await ask_and_wait(harness, engine)
         await until_posted(harness, approval)
         harness.clock[0] += 299
         await looked_often(harness)
@@ -298,9 +298,9 @@ async def test_after_its_time_a_second_group_may_approve_too_and_the_first_still
     escalating = terms(
         "test:zoe", escalate=Escalation(900.0, frozenset({OPS, "test:ben"})), remind=True, expires=3600.0
     )
-    engine = prepared(harness, escalating)
+    engine = prepare_engine(harness, escalating)
     async with running(engine), running(harness.notices):
-        turn, approval = await asked(harness, engine)
+        turn, approval = await ask_and_wait(harness, engine)
         await until_posted(harness, approval)
         harness.clock[0] += 899
         assert isinstance(await engine.approvals.decide(by(approval, KIM), kim), NotAllowed)
@@ -309,7 +309,7 @@ async def test_after_its_time_a_second_group_may_approve_too_and_the_first_still
         assert [audience.person for audience, _ in surface.told] == ["ben", "zoe"]
         assert isinstance(await engine.approvals.open_call(approval.id, 1, Member(ZOE)), ToolStep)
         assert isinstance(await engine.approvals.decide(by(approval, KIM), kim), Decided)
-        await surface.ended(turn)
+        await surface.wait_for_end(turn)
         await looked_often(harness)
     assert len(surface.told) == 2
     (decided,), _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=("decided",)), 100, 0)
@@ -318,11 +318,11 @@ async def test_after_its_time_a_second_group_may_approve_too_and_the_first_still
 
 async def test_a_reminder_before_the_escalation_goes_to_the_first_approvers_alone(harness: EngineHarness) -> None:
     harness.surface = surface = Telling()
-    engine = prepared(
+    engine = prepare_engine(
         harness, terms("test:zoe", escalate=Escalation(900.0, frozenset({"test:ben"})), remind=True, expires=1200.0)
     )
     async with running(engine), running(harness.notices):
-        _, approval = await asked(harness, engine)
+        _, approval = await ask_and_wait(harness, engine)
         await until_posted(harness, approval)
         harness.clock[0] += 601
         await until(lambda: bool(surface.told))
@@ -355,9 +355,9 @@ def test_several_rules_escalate_only_as_all_of_them_permit(
 
 async def test_an_unreachable_approver_does_not_keep_others_from_being_reminded(harness: EngineHarness) -> None:
     harness.surface = surface = Telling(mute=frozenset({"ben"}))
-    engine = prepared(harness, terms("test:ben", "test:zoe", remind=True, expires=600.0))
+    engine = prepare_engine(harness, terms("test:ben", "test:zoe", remind=True, expires=600.0))
     async with running(engine), running(harness.notices):
-        _, approval = await asked(harness, engine)
+        _, approval = await ask_and_wait(harness, engine)
         await until_posted(harness, approval)
         harness.clock[0] += 301
         await until(lambda: bool(surface.told))
@@ -366,11 +366,11 @@ async def test_an_unreachable_approver_does_not_keep_others_from_being_reminded(
 
 async def test_where_the_card_stands_in_another_channel_those_there_are_reminded(harness: EngineHarness) -> None:
     harness.surface = surface = Telling()
-    engine = prepared(
+    engine = prepare_engine(
         harness, terms(OPS, remind=True, expires=600.0, deliver=frozenset({f"{HALL.workspace_key}:approvals"}))
     )
     async with running(engine), running(harness.notices):
-        _, approval = await asked(harness, engine)
+        _, approval = await ask_and_wait(harness, engine)
         await until_posted(harness, approval)
         harness.clock[0] += 301
         await until(lambda: bool(surface.told))
@@ -379,12 +379,12 @@ async def test_where_the_card_stands_in_another_channel_those_there_are_reminded
 
 async def test_no_reminder_is_sent_for_a_decided_call(harness: EngineHarness) -> None:
     harness.surface = surface = Telling()
-    engine = prepared(harness, terms("test:zoe", remind=True, expires=600.0))
+    engine = prepare_engine(harness, terms("test:zoe", remind=True, expires=600.0))
     async with running(engine), running(harness.notices):
-        turn, approval = await asked(harness, engine)
+        turn, approval = await ask_and_wait(harness, engine)
         await until_posted(harness, approval)
         await engine.approvals.decide(by(approval, ZOE), Member(ZOE))
-        await surface.ended(turn)
+        await surface.wait_for_end(turn)
         harness.clock[0] += 301
         await looked_often(harness)
     assert surface.told == []
@@ -448,7 +448,7 @@ def test_no_user_outside_the_approver_set_ever_decides_in_any_order_of_clicks(
     said: ApprovalRequirements, clicks: object
 ) -> None:
     for who, verdict, _ in clicks:  # type: ignore[attr-defined]
-        found = judged(said, who, verdict)
+        found = judge_approver(said, who, verdict)
         if isinstance(found, NotAllowed):
             continue
         own_denial = verdict is DecisionType.DENY and who.author == ANA
@@ -462,10 +462,10 @@ def test_no_user_outside_the_approver_set_ever_decides_in_any_order_of_clicks(
 def test_joined_terms_are_met_only_by_a_user_who_meets_both(
     one: ApprovalRequirements, other: ApprovalRequirements, who: Member
 ) -> None:
-    both = judged(one.combine(other), who, DecisionType.APPROVE)
+    both = judge_approver(one.combine(other), who, DecisionType.APPROVE)
     if isinstance(both, ApproverEvidence):
         for each in (one, other):
-            alone = judged(each, who, DecisionType.APPROVE)
+            alone = judge_approver(each, who, DecisionType.APPROVE)
             assert isinstance(alone, ApproverEvidence) or not each.approvers
             assert both.quorum >= each.quorum
     assert one.combine(other).combine(one) == replace(one.combine(other))

@@ -15,7 +15,7 @@ from bot.mcp.hosts import read_hosts
 ALLOW, ASK, DENY = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER, ApprovalPolicy.ALWAYS_DENY
 
 
-def ruled(
+def resulting_policy(
     arguments: dict[str, Any], path: str, pattern: str, *, policy: ApprovalPolicy = DENY, schema: Any = None
 ) -> ApprovalPolicy:
     """Return the policy of a call under one rule. The default is to ask for a rule that allows, and to allow for any
@@ -49,33 +49,33 @@ OPS = {"type": "string", "default": "OPS"}
     ],
 )
 def test_an_argument_that_is_left_out_counts_as_its_default(path: str, schema: Any) -> None:
-    assert ruled({}, path, "OPS", schema=schema) is DENY
-    assert ruled({}, path, "OTHER", schema=schema) is ALLOW
+    assert resulting_policy({}, path, "OPS", schema=schema) is DENY
+    assert resulting_policy({}, path, "OTHER", schema=schema) is ALLOW
 
 
 def test_defaults_fill_in_what_an_object_or_an_entry_of_a_list_lacks() -> None:
     schema = an_object(issue=an_object(project=OPS), to={"type": "array", "items": an_object(project=OPS)})
-    assert ruled({"issue": {}}, "issue.project", "OPS", schema=schema) is DENY
-    assert ruled({"issue": {"project": "DEV"}}, "issue.project", "OPS", schema=schema) is ALLOW
-    assert ruled({"to": [{"project": "DEV"}, {}]}, "to.project", "OPS", schema=schema) is DENY
-    assert ruled({"to": []}, "to.project", "OPS", schema=schema) is ALLOW
+    assert resulting_policy({"issue": {}}, "issue.project", "OPS", schema=schema) is DENY
+    assert resulting_policy({"issue": {"project": "DEV"}}, "issue.project", "OPS", schema=schema) is ALLOW
+    assert resulting_policy({"to": [{"project": "DEV"}, {}]}, "to.project", "OPS", schema=schema) is DENY
+    assert resulting_policy({"to": []}, "to.project", "OPS", schema=schema) is ALLOW
 
 
 def test_a_call_allowed_by_its_default_runs_and_one_with_open_values_asks() -> None:
-    assert ruled({}, "project", "OPS", policy=ALLOW, schema=an_object(project=OPS)) is ALLOW
-    assert ruled({"project": "DEV"}, "project", "OPS", policy=ALLOW, schema=an_object(project=OPS)) is ASK
+    assert resulting_policy({}, "project", "OPS", policy=ALLOW, schema=an_object(project=OPS)) is ALLOW
+    assert resulting_policy({"project": "DEV"}, "project", "OPS", policy=ALLOW, schema=an_object(project=OPS)) is ASK
     maybe = an_object(issue=an_object(project=OPS))
-    assert ruled({}, "issue.project", "OPS", policy=ALLOW, schema=maybe) is ASK
+    assert resulting_policy({}, "issue.project", "OPS", policy=ALLOW, schema=maybe) is ASK
     either = an_object(project={"anyOf": [OPS, {"default": "DEV"}]})
-    assert ruled({}, "project", "OPS", policy=ALLOW, schema=either) is ASK
+    assert resulting_policy({}, "project", "OPS", policy=ALLOW, schema=either) is ASK
 
 
 def test_a_schema_without_end_is_not_followed_without_end() -> None:
     schema: dict[str, Any] = {"$ref": "#", "anyOf": [{"$ref": "#"}] * 3, "properties": {"project": {"$ref": "#"}}}
-    assert ruled({}, "project", "OPS", schema=schema) is ALLOW
+    assert resulting_policy({}, "project", "OPS", schema=schema) is ALLOW
     wide: dict[str, Any] = {"allOf": [{"properties": {"a": {}}} for _ in range(100)]}
-    assert ruled({}, "project", "OPS", schema=wide) is DENY, "a default may be in what is not looked at"
-    assert ruled({}, "project", "OPS", policy=ALLOW, schema=wide) is ASK
+    assert resulting_policy({}, "project", "OPS", schema=wide) is DENY, "a default may be in what is not looked at"
+    assert resulting_policy({}, "project", "OPS", policy=ALLOW, schema=wide) is ASK
 
 
 EVIL = [
@@ -87,11 +87,11 @@ EVIL = [
 
 @pytest.mark.parametrize("value", EVIL)
 def test_no_spelling_of_a_host_passes_a_rule_on_it(value: Any) -> None:
-    assert ruled({"url": value}, "host(url)", "evil.com") is DENY
-    assert ruled({"url": value}, "host(url)", "EVIL.com") is DENY
-    assert ruled({"url": value}, "host(url)", ".evil.com") is DENY
-    assert ruled({"url": value}, "host(url)", "evil.com", policy=ASK) is ASK
-    assert ruled({"url": value}, "host(url)", "good.com", policy=ALLOW) is ASK
+    assert resulting_policy({"url": value}, "host(url)", "evil.com") is DENY
+    assert resulting_policy({"url": value}, "host(url)", "EVIL.com") is DENY
+    assert resulting_policy({"url": value}, "host(url)", ".evil.com") is DENY
+    assert resulting_policy({"url": value}, "host(url)", "evil.com", policy=ASK) is ASK
+    assert resulting_policy({"url": value}, "host(url)", "good.com", policy=ALLOW) is ASK
 
 
 @pytest.mark.parametrize(
@@ -120,22 +120,22 @@ def test_no_spelling_of_a_host_passes_a_rule_on_it(value: Any) -> None:
     ],
 )
 def test_a_rule_that_allows_a_host_allows_that_host_alone(value: Any, pattern: str, *, fits: bool) -> None:
-    assert ruled({"url": value}, "host(url)", pattern, policy=ALLOW) is (ALLOW if fits else ASK)
+    assert resulting_policy({"url": value}, "host(url)", pattern, policy=ALLOW) is (ALLOW if fits else ASK)
 
 
 def test_a_call_without_an_address_is_about_no_host() -> None:
     without: list[dict[str, Any]] = [{}, {"url": None}, {"url": ""}, {"url": []}]
     for arguments in without:
-        assert ruled(arguments, "host(url)", "evil.com") is ALLOW
+        assert resulting_policy(arguments, "host(url)", "evil.com") is ALLOW
     schema = an_object(url={"type": "string", "default": "https://EVIL.com"})
-    assert ruled({}, "host(url)", "evil.com", schema=schema) is DENY
+    assert resulting_policy({}, "host(url)", "evil.com", schema=schema) is DENY
 
 
 def test_letters_are_compared_without_capitals_and_looks_where_a_rule_says_so() -> None:
     for value in ("ops", "\uff2f\uff30\uff33", "O\u200bps", "ﬁ"):
-        assert ruled({"project": value}, "folded(project)", "fi" if value == "ﬁ" else "OPS") is DENY
-        assert ruled({"project": value}, "project", "OPS") is ALLOW
-    assert ruled({"project": "ops-1"}, "folded(project)", "OPS-*") is DENY
+        assert resulting_policy({"project": value}, "folded(project)", "fi" if value == "ﬁ" else "OPS") is DENY
+        assert resulting_policy({"project": value}, "project", "OPS") is ALLOW
+    assert resulting_policy({"project": "ops-1"}, "folded(project)", "OPS-*") is DENY
 
 
 def test_a_comparison_is_said_as_it_is_written() -> None:

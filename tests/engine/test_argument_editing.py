@@ -55,7 +55,7 @@ def harness(harness: EngineHarness) -> EngineHarness:
     return harness
 
 
-async def asked(harness: EngineHarness, engine: Engine, **arguments: Any) -> tuple[str, ToolStep]:
+async def ask_and_wait(harness: EngineHarness, engine: Engine, **arguments: Any) -> tuple[str, ToolStep]:
     """Let Ana ask for a call. Return the turn's id and the step that awaits approval."""
     harness.model.script = [ask_for(call("notes__add", **(arguments or {"text": "milk"}))), say("Done.")]
     receipt = await engine.receive(message("do it"))
@@ -68,18 +68,18 @@ def card(step: ToolStep) -> str:
     return step.approval.id
 
 
-async def signed(engine: Engine, step: ToolStep, revision: int, by: Member = APPROVER) -> DecisionResult:
+async def approve_call(engine: Engine, step: ToolStep, revision: int, by: Member = APPROVER) -> DecisionResult:
     return await engine.approvals.decide(Decision(card(step), revision, DecisionType.APPROVE, by.author), by)
 
 
 async def test_exactly_the_edited_call_runs_and_the_model_reads_editor_and_changes(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(harness, engine)
+        turn_id, step = await ask_and_wait(harness, engine)
         assert await engine.approvals.revise(card(step), 1, BREAD, APPROVER) == RevisionAccepted(2)
-        assert await signed(engine, step, 1) == StaleRevision()
-        assert await signed(engine, step, 2) == Decided(DecisionType.APPROVE)
-        await harness.surface.ended(turn_id)
+        assert await approve_call(engine, step, 1) == StaleRevision()
+        assert await approve_call(engine, step, 2) == Decided(DecisionType.APPROVE)
+        await harness.surface.wait_for_end(turn_id)
     assert [arguments for _, arguments, _ in harness.toolbox.calls] == [BREAD]
     told = words(harness.model.requests[1])[-1]
     assert 'Ben edited this call before it was approved. It was run with text: "milk" -> "bread".' in told
@@ -88,7 +88,7 @@ async def test_exactly_the_edited_call_runs_and_the_model_reads_editor_and_chang
 async def test_the_view_names_the_editor_and_the_original_arguments(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(harness, engine)
+        turn_id, step = await ask_and_wait(harness, engine)
         await engine.approvals.revise(card(step), 1, BREAD, APPROVER)
         view = await harness.surface.wait_for(
             lambda view: view.turn.id == turn_id and any(each.call.arguments == BREAD for each in view.awaiting)
@@ -115,7 +115,7 @@ async def test_the_view_names_the_editor_and_the_original_arguments(harness: Eng
 async def test_approvers_and_the_asker_may_edit_a_call(harness: EngineHarness, who: Member, may: bool) -> None:
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         assert isinstance(await engine.approvals.get_editable_call(card(step), 1, who), EditableCall) is may
         assert isinstance(await engine.approvals.revise(card(step), 1, BREAD, who), RevisionAccepted) is may
         entries, _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=("refused", "revised")), 100, 0)
@@ -125,9 +125,9 @@ async def test_approvers_and_the_asker_may_edit_a_call(harness: EngineHarness, w
 async def test_an_edit_by_the_asker_is_no_approval(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         await engine.approvals.revise(card(step), 1, BREAD, ASKER)
-        assert isinstance(await signed(engine, step, 2, ASKER), NotAllowed)
+        assert isinstance(await approve_call(engine, step, 2, ASKER), NotAllowed)
         assert harness.toolbox.calls == []
 
 
@@ -137,14 +137,14 @@ async def test_four_eyes_count_the_editor(harness: EngineHarness) -> None:
     )
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(harness, engine)
+        turn_id, step = await ask_and_wait(harness, engine)
         assert await engine.approvals.revise(card(step), 1, BREAD, APPROVER) == RevisionAccepted(2)
-        refused = await signed(engine, step, 2)
+        refused = await approve_call(engine, step, 2)
         assert isinstance(refused, NotAllowed)
         assert refused.reason.startswith("You have edited it")
         assert await engine.approvals.revise(card(step), 2, {"text": "butter"}, APPROVER) == RevisionAccepted(3)
-        assert await signed(engine, step, 3, SECOND) == Decided(DecisionType.APPROVE)
-        await harness.surface.ended(turn_id)
+        assert await approve_call(engine, step, 3, SECOND) == Decided(DecisionType.APPROVE)
+        await harness.surface.wait_for_end(turn_id)
     assert [arguments for _, arguments, _ in harness.toolbox.calls] == [{"text": "butter"}]
 
 
@@ -154,17 +154,17 @@ async def test_approvals_that_were_given_before_a_change_do_not_count_for_it(har
     )
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
-        await signed(engine, step, 1)
+        _, step = await ask_and_wait(harness, engine)
+        await approve_call(engine, step, 1)
         await engine.approvals.revise(card(step), 1, BREAD, SECOND)
-        assert not isinstance(await signed(engine, step, 2), Decided)
+        assert not isinstance(await approve_call(engine, step, 2), Decided)
         assert harness.toolbox.calls == []
 
 
 async def test_an_edit_that_does_not_fit_the_tool_is_refused(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         long = await engine.approvals.revise(card(step), 1, {"text": "x" * 21}, APPROVER)
         missing = await engine.approvals.revise(card(step), 1, {}, APPROVER)
         same = await engine.approvals.revise(card(step), 1, {"text": "milk"}, APPROVER)
@@ -181,7 +181,7 @@ async def test_an_edit_that_a_policy_denies_is_refused(harness: EngineHarness) -
     denied = Rule(ApprovalPolicy.ALWAYS_DENY, tool="*add", arguments={"text": "bread"})
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         assert harness.rules is not None
         harness.rules.replace_file(Policies(rules=(denied,)))
         found = await engine.approvals.revise(card(step), 1, BREAD, APPROVER)
@@ -192,7 +192,7 @@ async def test_an_edit_that_a_policy_denies_is_refused(harness: EngineHarness) -
 async def test_a_tool_that_has_changed_keeps_its_calls_from_being_changed(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         harness.toolbox.add(dataclasses.replace(ADD, description="another"))
         assert await engine.approvals.get_editable_call(card(step), 1, APPROVER) == NotAllowed(TOOL_CHANGED)
         assert await engine.approvals.revise(card(step), 1, BREAD, APPROVER) == NotAllowed(TOOL_CHANGED)
@@ -201,11 +201,11 @@ async def test_a_tool_that_has_changed_keeps_its_calls_from_being_changed(harnes
 async def test_a_call_that_is_settled_unknown_or_out_of_date_cannot_be_changed(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(harness, engine)
+        turn_id, step = await ask_and_wait(harness, engine)
         assert await engine.approvals.revise("nobody's", 1, BREAD, APPROVER) == ApprovalNotFound()
         assert await engine.approvals.revise(card(step), 7, BREAD, APPROVER) == StaleRevision()
-        await signed(engine, step, 1)
-        view = await harness.surface.ended(turn_id)
+        await approve_call(engine, step, 1)
+        view = await harness.surface.wait_for_end(turn_id)
         assert await engine.approvals.revise(card(step), 1, BREAD, APPROVER) == AlreadyDecided(SETTLED)
     assert [each.status for each in view.steps if isinstance(each, ToolStep)] == [StepStatus.DONE]
 
@@ -213,11 +213,11 @@ async def test_a_call_that_is_settled_unknown_or_out_of_date_cannot_be_changed(h
 async def test_the_model_reads_no_secret_that_a_user_has_typed(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(harness, engine)
+        turn_id, step = await ask_and_wait(harness, engine)
         await engine.approvals.revise(card(step), 1, {"text": "milk", "api_key": "very-secret"}, APPROVER)
         assert isinstance(await engine.approvals.open_call(card(step), 2, APPROVER), ToolStep)
-        await signed(engine, step, 2)
-        await harness.surface.ended(turn_id)
+        await approve_call(engine, step, 2)
+        await harness.surface.wait_for_end(turn_id)
     told = words(harness.model.requests[1])[-1]
     assert "api_key: nothing -> ••••" in told
     assert "very-secret" not in told

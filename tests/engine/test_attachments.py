@@ -73,7 +73,7 @@ async def test_the_model_gets_images_as_they_are_and_text_files_as_the_persons_d
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("What is tea?", attachments=[CAT, PRICES]))
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     (request,) = harness.model.requests
     assert images(request) == [ImagePart(PNG, "image/png", "cat.png")]
     cat, prices, question = request.messages[-3:]
@@ -93,7 +93,7 @@ async def test_files_are_fetched_once_for_all_rounds_of_a_turn_and_never_kept_on
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("look", attachments=[CAT, PRICES]))
-        await harness.surface.ended(receipt.turn_id)
+        await harness.surface.wait_for_end(receipt.turn_id)
     assert sorted(harness.surface.fetched) == ["F1", "F2"]
     assert [len(images(request)) for request in harness.model.requests] == [1, 1]
     assert "tea,3" not in str(await harness.log.get_view(receipt.turn_id))
@@ -114,7 +114,7 @@ async def test_the_process_that_goes_on_after_an_approval_fetches_the_files_anew
         (step,) = (await harness.log.get_view(receipt.turn_id)).awaiting
         assert step.approval is not None
         await again.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     gone = "prices.csv: it could not be read. The file 'prices.csv' is gone."
     assert harness.surface.fetched == ["F2", "F2"]
     assert any("tea,3" in text for text in words(harness.model.requests[0]))
@@ -131,7 +131,7 @@ async def test_a_file_that_cannot_be_had_is_told_to_the_model_and_the_person_onc
     harness.surface.files = {"F2": DeliveryFailed("Slack did not hand it out.")}
     engine = harness.engine()
     async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("sum", attachments=[PRICES]))).turn_id)
+        view = await harness.surface.wait_for_end((await engine.receive(message("sum", attachments=[PRICES]))).turn_id)
     said = "prices.csv: it could not be read. Slack did not hand it out."
     assert notes(view) == [said]
     assert all(any(said in text for text in words(request)) for request in harness.model.requests)
@@ -145,8 +145,10 @@ async def test_a_later_question_remembers_the_names_of_earlier_files_and_not_the
     harness.surface.files = {"F2": FIGURES}
     engine = harness.engine()
     async with running(engine):
-        await harness.surface.ended((await engine.receive(message("What is tea?", attachments=[PRICES]))).turn_id)
-        await harness.surface.ended((await engine.receive(message("Which file was that?"))).turn_id)
+        await harness.surface.wait_for_end(
+            (await engine.receive(message("What is tea?", attachments=[PRICES]))).turn_id
+        )
+        await harness.surface.wait_for_end((await engine.receive(message("Which file was that?"))).turn_id)
     assert "What is tea?\n(Attached: prices.csv)" in words(harness.model.requests[1])
     assert not any("tea,3" in text for text in words(harness.model.requests[1]))
     assert harness.surface.fetched == ["F2"]
@@ -161,9 +163,9 @@ async def test_an_edited_question_is_asked_again_with_its_files_and_what_others_
     async with running(engine):
         asked = replace(message("What is tea?", "m1", attachments=[PRICES]), context=("Ben: prices have risen",))
         first = await engine.receive(asked)
-        await harness.surface.ended(first.turn_id)
+        await harness.surface.wait_for_end(first.turn_id)
         await engine.edit_question(["m1"], "What is tea now?", ANA)
-        await harness.surface.ended((await engine.ask_again(first.turn_id, ANA)).turn_id)
+        await harness.surface.wait_for_end((await engine.ask_again(first.turn_id, ANA)).turn_id)
     texts = words(harness.model.requests[1])
     assert texts[-1] == "What is tea now?"
     assert any("tea,3" in text for text in texts)
@@ -391,8 +393,8 @@ async def test_base64_goes_to_no_model_as_text_from_messages_threads_files_or_re
     asked = replace(message(f"What is {code}?", "m1", attachments=[PRICES]), context=(f"Ben: see {code}",))
     engine = harness.engine()
     async with running(engine):
-        await harness.surface.ended((await engine.receive(asked)).turn_id)
-        await harness.surface.ended((await engine.receive(message("And now?", "m2"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(asked)).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("And now?", "m2"))).turn_id)
     *_, answering, later = harness.model.requests
     assert code not in str(answering.messages) + str(later.messages)
     assert str(answering.messages).count("[base64 left out: data, 2048 bytes]") == 5

@@ -77,7 +77,9 @@ def rule(policy: ApprovalPolicy = ASK, *approvers: str, name: str = "policy.toml
     return Rule(policy, server="bank", requirements=terms, id=name, of_file=True, **conditions)  # type: ignore[arg-type]
 
 
-def prepared(harness: EngineHarness, *rules: Rule, sends: tuple[dict[str, object], ...] = ({"to": "sam"},)) -> Engine:
+def prepare_engine(
+    harness: EngineHarness, *rules: Rule, sends: tuple[dict[str, object], ...] = ({"to": "sam"},)
+) -> Engine:
     """Return an engine. Its model asks for these calls."""
     harness.toolbox.add(SEND)
     harness.rules = RuleBook(Policies(rules=rules), SIGNATORIES)
@@ -86,7 +88,7 @@ def prepared(harness: EngineHarness, *rules: Rule, sends: tuple[dict[str, object
     return harness.engine()
 
 
-async def asked(harness: EngineHarness, engine: Engine, text: str = "send it") -> tuple[str, list[Approval]]:
+async def ask_and_wait(harness: EngineHarness, engine: Engine, text: str = "send it") -> tuple[str, list[Approval]]:
     turn = (await engine.receive(message(text))).turn_id
     view = await harness.surface.wait_for(lambda view: view.turn.id == turn and bool(view.awaiting))
     return turn, [step.approval for step in view.awaiting if step.approval is not None]
@@ -104,7 +106,7 @@ def calls_of(view: TurnView) -> list[ToolStep]:
     return [step for step in view.steps if isinstance(step, ToolStep)]
 
 
-async def audited(harness: EngineHarness, *kinds: str) -> list[AuditEntry]:
+async def audit_entries(harness: EngineHarness, *kinds: str) -> list[AuditEntry]:
     entries, _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=kinds), 500, 0)
     return list(reversed(entries))
 
@@ -128,9 +130,9 @@ async def test_an_editor_does_not_approve_under_four_eyes_by_naming_the_revision
     harness: EngineHarness,
 ) -> None:
     harness.toolbox = box = Interrupted()
-    engine = prepared(harness, rule(four_eyes=True))
+    engine = prepare_engine(harness, rule(four_eyes=True))
     async with running(engine):
-        _, (approval,) = await asked(harness, engine)
+        _, (approval,) = await ask_and_wait(harness, engine)
         other = {"to": "mallory"}
         mine = Revision(approval.id, 1, other, fingerprint_of(SEND, other), BEN)
         box.meanwhile.append(lambda: harness.log.revise(mine))
@@ -158,9 +160,9 @@ async def test_no_edit_takes_an_approval_over_to_a_tool_that_changes_meanwhile(
     harness: EngineHarness, look: int
 ) -> None:
     harness.toolbox = box = Changing()
-    engine = prepared(harness, Rule(ASK, server="bank", id="policy.toml:1"))
+    engine = prepare_engine(harness, Rule(ASK, server="bank", id="policy.toml:1"))
     async with running(engine):
-        _, (approval,) = await asked(harness, engine)
+        _, (approval,) = await ask_and_wait(harness, engine)
         box.at = box.looks + look
         assert isinstance(await engine.approvals.revise(approval.id, 1, {"to": "kim"}, Member(BEN)), NotAllowed)
         assert box.looks == box.at, "it changed at a look that matters"
@@ -172,9 +174,9 @@ async def test_no_edit_takes_an_approval_over_to_a_tool_that_changes_meanwhile(
 
 
 async def test_a_revision_that_was_never_shown_is_not_approved(harness: EngineHarness) -> None:
-    engine = prepared(harness, rule())
+    engine = prepare_engine(harness, rule())
     async with running(engine):
-        _, (approval,) = await asked(harness, engine)
+        _, (approval,) = await ask_and_wait(harness, engine)
         for revision in (-1, 2, 3, 10**9):
             assert await signs(engine, approval, BEN, revision=revision) == StaleRevision()
     assert harness.toolbox.calls == []
@@ -183,9 +185,9 @@ async def test_a_revision_that_was_never_shown_is_not_approved(harness: EngineHa
 async def test_an_edit_after_the_first_of_two_approvals_takes_both_anew_and_counts_the_editor_out(
     harness: EngineHarness,
 ) -> None:
-    engine = prepared(harness, rule(ASK, "members", quorum=2, four_eyes=True))
+    engine = prepare_engine(harness, rule(ASK, "members", quorum=2, four_eyes=True))
     async with running(engine):
-        turn, (approval,) = await asked(harness, engine)
+        turn, (approval,) = await ask_and_wait(harness, engine)
         assert await signs(engine, approval, BEN) == MoreApprovalsNeeded(1)
         other = {"to": "kim"}
         assert await harness.log.revise(Revision(approval.id, 1, other, fingerprint_of(SEND, other), ZOE))
@@ -198,14 +200,14 @@ async def test_an_edit_after_the_first_of_two_approvals_takes_both_anew_and_coun
         )
         assert harness.toolbox.calls == []
         assert await signs(engine, approval, KIM, revision=2) == Decided(APPROVE)
-        await harness.surface.ended(turn)
+        await harness.surface.wait_for_end(turn)
     assert [arguments for _, arguments, _ in harness.toolbox.calls] == [other]
 
 
 async def test_a_member_or_admin_of_another_platform_has_no_rights_here(harness: EngineHarness) -> None:
-    engine = prepared(harness, rule(ASK, "members"))
+    engine = prepare_engine(harness, rule(ASK, "members"))
     async with running(engine):
-        _, (approval,) = await asked(harness, engine)
+        _, (approval,) = await ask_and_wait(harness, engine)
         stranger = Author("elsewhere", "ben", "Ben")
         boss = Member(stranger, frozenset({FINANCE}), platform_admin=True)
         assert isinstance(await engine.approvals.decide(signed_by(approval, stranger), boss), NotAllowed)
@@ -221,28 +223,28 @@ async def test_a_member_or_admin_of_another_platform_has_no_rights_here(harness:
 async def test_of_two_approvals_the_askers_does_not_count_any_more_where_four_eyes_are_wanted_since(
     harness: EngineHarness,
 ) -> None:
-    engine = prepared(harness, rule(ASK, "members", quorum=2))
+    engine = prepare_engine(harness, rule(ASK, "members", quorum=2))
     async with running(engine):
-        turn, (approval,) = await asked(harness, engine)
+        turn, (approval,) = await ask_and_wait(harness, engine)
         assert await signs(engine, approval, ANA) == MoreApprovalsNeeded(1)
         assert harness.rules is not None
         harness.rules.amend([plain("b1", "send", ASK, requirements=ApprovalRequirements(four_eyes=True))], [], [])
         assert await signs(engine, approval, BEN) == MoreApprovalsNeeded(1)
         assert harness.toolbox.calls == []
         assert await signs(engine, approval, ZOE) == Decided(APPROVE)
-        (step,) = calls_of(await harness.surface.ended(turn))
+        (step,) = calls_of(await harness.surface.wait_for_end(turn))
     assert step.approval is not None
     assert step.approval.decided_by == "Ben and Zoe"
-    rows = await audited(harness, "signed", "decided")
+    rows = await audit_entries(harness, "signed", "decided")
     assert [row.facts.get("no_longer_count") for row in rows] == [None, ["test:ana"], None]
 
 
 async def test_an_approver_from_before_a_stricter_rule_approves_anew_if_the_rule_allows_it(
     harness: EngineHarness,
 ) -> None:
-    engine = prepared(harness, rule(ASK, "members", quorum=2))
+    engine = prepare_engine(harness, rule(ASK, "members", quorum=2))
     async with running(engine):
-        turn, (approval,) = await asked(harness, engine)
+        turn, (approval,) = await ask_and_wait(harness, engine)
         assert await signs(engine, approval, BEN, FINANCE) == MoreApprovalsNeeded(1)
         assert harness.rules is not None
         harness.rules.amend(
@@ -251,27 +253,27 @@ async def test_an_approver_from_before_a_stricter_rule_approves_anew_if_the_rule
         assert isinstance(await signs(engine, approval, KIM), NotAllowed)
         assert await signs(engine, approval, ZOE, FINANCE) == MoreApprovalsNeeded(1), "Ben had signed as any member"
         assert await signs(engine, approval, BEN, FINANCE) == Decided(APPROVE)
-        await harness.surface.ended(turn)
+        await harness.surface.wait_for_end(turn)
     assert len(harness.toolbox.calls) == 1
 
 
 async def test_an_approver_who_lost_the_role_between_two_approvals_gives_no_second_one(harness: EngineHarness) -> None:
-    engine = prepared(harness, rule(ASK, FINANCE, quorum=2))
+    engine = prepare_engine(harness, rule(ASK, FINANCE, quorum=2))
     async with running(engine):
-        turn, (approval,) = await asked(harness, engine)
+        turn, (approval,) = await ask_and_wait(harness, engine)
         assert await signs(engine, approval, BEN, FINANCE) == MoreApprovalsNeeded(1)
         assert isinstance(await signs(engine, approval, BEN), NotAllowed)
         assert isinstance(await signs(engine, approval, ZOE), NotAllowed)
         assert harness.toolbox.calls == []
         assert await signs(engine, approval, ZOE, FINANCE) == Decided(APPROVE)
-        await harness.surface.ended(turn)
+        await harness.surface.wait_for_end(turn)
     assert len(harness.toolbox.calls) == 1
 
 
 async def test_a_denial_between_two_of_three_approvals_ends_it(harness: EngineHarness) -> None:
-    engine = prepared(harness, rule(ASK, FINANCE, quorum=2))
+    engine = prepare_engine(harness, rule(ASK, FINANCE, quorum=2))
     async with running(engine):
-        turn, (approval,) = await asked(harness, engine)
+        turn, (approval,) = await ask_and_wait(harness, engine)
         assert await signs(engine, approval, BEN, FINANCE) == MoreApprovalsNeeded(1)
         denial = replace(signed_by(approval, ZOE), type=DecisionType.DENY)
         assert isinstance(await engine.approvals.decide(denial, Member(ZOE)), NotAllowed), (
@@ -279,7 +281,7 @@ async def test_a_denial_between_two_of_three_approvals_ends_it(harness: EngineHa
         )
         assert await engine.approvals.decide(denial, Member(ZOE, frozenset({FINANCE}))) == Decided(DecisionType.DENY)
         assert isinstance(await signs(engine, approval, KIM, FINANCE), AlreadyDecided)
-        await harness.surface.ended(turn)
+        await harness.surface.wait_for_end(turn)
     assert harness.toolbox.calls == []
 
 
@@ -288,11 +290,11 @@ async def test_a_denial_between_two_of_three_approvals_ends_it(harness: EngineHa
 
 async def test_auto_that_asks_keeps_its_terms_beside_other_asking_rules(harness: EngineHarness) -> None:
     """The admin's rule ASK is stricter than AUTO and names no approvers."""
-    engine = prepared(harness, rule(AUTO, FINANCE, four_eyes=True))
+    engine = prepare_engine(harness, rule(AUTO, FINANCE, four_eyes=True))
     assert harness.rules is not None
     harness.rules.amend([plain("b1", "send", ASK)], [], [])
     async with running(engine):
-        _, (approval,) = await asked(harness, engine)
+        _, (approval,) = await ask_and_wait(harness, engine)
         assert isinstance(await signs(engine, approval, BEN), NotAllowed)
         assert isinstance(await signs(engine, approval, ANA, FINANCE), NotAllowed)
         assert await signs(engine, approval, ZOE, FINANCE) == Decided(APPROVE)
@@ -306,7 +308,7 @@ async def test_auto_that_asks_counts_where_it_is_not_known_whether_it_fits(harne
     harness.model.script = [ask_for(call("bank__send", to="sam")), say("Done.")]
     engine = harness.engine()
     async with running(engine):
-        _, (approval,) = await asked(harness, engine)
+        _, (approval,) = await ask_and_wait(harness, engine)
         assert isinstance(await signs(engine, approval, BEN), NotAllowed)
     assert harness.toolbox.calls == []
 
@@ -326,9 +328,9 @@ def test_a_time_that_one_rule_sets_is_not_lifted_by_another_that_waits_on() -> N
 async def test_no_duplicate_is_approved_with_a_grant_after_the_granter_lost_the_right(
     harness: EngineHarness,
 ) -> None:
-    engine = prepared(harness, rule(), sends=({"to": "sam"}, {"to": "mallory"}, {"to": "ben"}))
+    engine = prepare_engine(harness, rule(), sends=({"to": "sam"}, {"to": "mallory"}, {"to": "ben"}))
     async with running(engine):
-        _, (approval, *_) = await asked(harness, engine)
+        _, (approval, *_) = await ask_and_wait(harness, engine)
         assert harness.rules is not None
         strict = ApprovalRequirements((frozenset({FINANCE}),))
         harness.rules.amend([plain("b1", "send", ASK, requirements=strict, arguments={"to": "mallory"})], [], [])
@@ -341,26 +343,26 @@ async def test_no_duplicate_is_approved_with_a_grant_after_the_granter_lost_the_
         assert waiting.call.arguments == {"to": "mallory"}
         assert waiting.approval is not None
         assert await signs(engine, waiting.approval, ZOE, FINANCE) == Decided(APPROVE)
-    assert [entry.actor for entry in await audited(harness, "decided")] == ["test:ben", "test:ben", "test:zoe"]
+    assert [entry.actor for entry in await audit_entries(harness, "decided")] == ["test:ben", "test:ben", "test:zoe"]
 
 
 async def test_another_rule_in_the_same_line_asks_despite_a_grant(
     harness: EngineHarness,
 ) -> None:
-    engine = prepared(harness, rule())
+    engine = prepare_engine(harness, rule())
     async with running(engine):
-        turn, (approval,) = await asked(harness, engine)
+        turn, (approval,) = await ask_and_wait(harness, engine)
         day = GrantRequest(HoursScope(24))
         assert await engine.approvals.grant(signed_by(approval, BEN), day, Member(BEN)) == Decided(APPROVE)
-        await harness.surface.ended(turn)
+        await harness.surface.wait_for_end(turn)
         harness.model.script = [ask_for(call("bank__send", to="sam")), say("Done.")]
         same = await engine.receive(message("once more"))
-        (step,) = calls_of(await harness.surface.ended(same.turn_id))
+        (step,) = calls_of(await harness.surface.wait_for_end(same.turn_id))
         assert step.grant is not None, "the same rule asks"
         assert harness.rules is not None
         harness.rules.replace_file(Policies(rules=(rule(arguments={"to": "s*"}),)))
         harness.model.script = [ask_for(call("bank__send", to="sam")), say("Done.")]
-        _, waiting = await asked(harness, engine, "and again")
+        _, waiting = await ask_and_wait(harness, engine, "and again")
     assert len(waiting) == 1
     assert len(harness.toolbox.calls) == 2
 
@@ -382,14 +384,14 @@ async def test_another_rule_in_the_same_line_asks_despite_a_grant(
 async def test_a_tool_that_differs_from_the_approved_one_is_not_called(
     harness: EngineHarness, now: Tool | None, said: str
 ) -> None:
-    engine = prepared(harness, rule())
+    engine = prepare_engine(harness, rule())
     async with running(engine):
-        turn, (approval,) = await asked(harness, engine)
+        turn, (approval,) = await ask_and_wait(harness, engine)
         harness.toolbox.tools.clear()
         if now is not None:
             harness.toolbox.add(now)
         assert await signs(engine, approval, BEN) == Decided(APPROVE)
-        (step,) = calls_of(await harness.surface.ended(turn))
+        (step,) = calls_of(await harness.surface.wait_for_end(turn))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert said in step.result.text
@@ -397,13 +399,13 @@ async def test_a_tool_that_differs_from_the_approved_one_is_not_called(
 
 
 async def test_an_approval_given_to_one_process_is_good_in_another_and_no_second_time(harness: EngineHarness) -> None:
-    engine = prepared(harness, rule())
+    engine = prepare_engine(harness, rule())
     async with running(engine):
-        turn, (approval,) = await asked(harness, engine)
+        turn, (approval,) = await ask_and_wait(harness, engine)
     second, third = harness.engine(), harness.engine()
     assert await signs(second, approval, BEN) == Decided(APPROVE)
     assert isinstance(await signs(third, approval, ZOE), AlreadyDecided)
     async with running(third):
-        await harness.surface.ended(turn)
+        await harness.surface.wait_for_end(turn)
         assert isinstance(await signs(engine, approval, BEN), AlreadyDecided)
     assert len(harness.toolbox.calls) == 1

@@ -25,7 +25,7 @@ from bot.errors import ModelRejected
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness
 from tests.engine.test_history import LONG, is_summary
-from tests.engine.test_search_tools import SEND, TO_SAM, answered, fill, found, results, searching
+from tests.engine.test_search_tools import SEND, TO_SAM, fill, found_tool_call, results, run_turn, searching
 from tests.engine.test_turns import awaiting, calls_of, decision
 from tests.fakes.parts import ANA, ask_for, call, member, message, running, say, tool
 
@@ -41,9 +41,9 @@ def harness(harness: EngineHarness) -> EngineHarness:
     return harness
 
 
-async def told(harness: EngineHarness, *script: Any) -> str:
+async def last_tool_result(harness: EngineHarness, *script: Any) -> str:
     """Return the last tool result in the model's request."""
-    await answered(harness, *script, say("I see."))
+    await run_turn(harness, *script, say("I see."))
     return results(harness.model.requests[-1])[-1].text
 
 
@@ -66,17 +66,17 @@ def within(written: object, name: str = "mail__send") -> ToolCall:
     ],
 )
 async def test_arguments_that_may_mean_two_things_or_nothing_are_not_run(harness: EngineHarness, written: str) -> None:
-    assert "are not a JSON object" in await told(harness, ask_for(within(written)))
+    assert "are not a JSON object" in await last_tool_result(harness, ask_for(within(written)))
     assert harness.toolbox.calls == []
 
 
 async def test_no_text_at_all_is_no_arguments(harness: EngineHarness) -> None:
-    assert await told(harness, ask_for(within(" ", "lab__probe_001"))) == "ok"
+    assert await last_tool_result(harness, ask_for(within(" ", "lab__probe_001"))) == "ok"
     assert [arguments for _, arguments, _ in harness.toolbox.calls] == [{}]
 
 
 async def test_a_name_without_end_is_cut(harness: EngineHarness) -> None:
-    view = await answered(harness, ask_for(found("mail__send" * 20_000)), say("I see."))
+    view = await run_turn(harness, ask_for(found_tool_call("mail__send" * 20_000)), say("I see."))
     (step,) = calls_of(view)
     assert step.status is StepStatus.FAILED
     assert len(step.call.name) == 200
@@ -89,13 +89,13 @@ async def test_no_description_begins_another_line_of_the_search_result(harness: 
     harness.toolbox.add(
         tool("mail__send", description=f"Sends a letter.{end}{another}", input_schema=SEND.input_schema)
     )
-    _, _, *hits = (await told(harness, ask_for(searching("send a letter")))).splitlines()
+    _, _, *hits = (await last_tool_result(harness, ask_for(searching("send a letter")))).splitlines()
     assert [json.loads(hit)["name"] for hit in hits] == ["mail__send"]
     assert json.loads(hits[0])["description"] == f"Sends a letter.{end}{another}"
 
 
 async def test_a_search_stands_in_the_audit_as_a_call_that_ran(harness: EngineHarness) -> None:
-    await answered(harness, ask_for(searching("send a letter")), say("Found."))
+    await run_turn(harness, ask_for(searching("send a letter")), say("Found."))
     entries, _ = await SqlReporting(harness.database).audit(AuditQuery(), 100, 0)
     assert [(entry.kind, entry.facts["tool"], entry.facts["status"]) for entry in entries if "tool" in entry.facts] == [
         ("ran", "search_tools", "done")
@@ -138,8 +138,13 @@ async def test_no_search_waits_for_another() -> None:
 
 async def test_a_grant_for_a_tool_holds_however_the_tool_is_called(harness: EngineHarness) -> None:
     harness.rules = RuleBook(Policies(), Approvers(admins=frozenset({"test:ana"})))
-    one, other = found("mail__send", "c1", **TO_SAM), call("mail__send", "c2", **TO_SAM)
-    harness.model.script = [ask_for(one), ask_for(other), ask_for(found("mail__send", "c3", **TO_SAM)), say("Sent.")]
+    one, other = found_tool_call("mail__send", "c1", **TO_SAM), call("mail__send", "c2", **TO_SAM)
+    harness.model.script = [
+        ask_for(one),
+        ask_for(other),
+        ask_for(found_tool_call("mail__send", "c3", **TO_SAM)),
+        say("Sent."),
+    ]
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("write"))
@@ -147,7 +152,7 @@ async def test_a_grant_for_a_tool_holds_however_the_tool_is_called(harness: Engi
         assert isinstance(
             await engine.approvals.grant(decision(step), GrantRequest(ThreadScope()), member(ANA)), Decided
         )
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     first, *others = calls_of(view)
     assert first.approval is not None
     assert [each.grant is not None and each.approval is None for each in others] == [True, True]
@@ -160,10 +165,10 @@ async def test_one_reply_may_search_call_a_found_tool_and_call_by_name(harness: 
     harness.rules.amend([Rule(ApprovalPolicy.ALWAYS_ALLOW, server_id="id-lab")], [], [])
     wanted = ask_for(
         searching("send a letter", "a"),
-        found("mail__send", "b", **TO_SAM),
+        found_tool_call("mail__send", "b", **TO_SAM),
         call("lab__probe_001", "c"),
-        found("lab__probe_002", "d"),
-        found("mail__burn", "e"),
+        found_tool_call("lab__probe_002", "d"),
+        found_tool_call("mail__burn", "e"),
         call("countersign__read_result", "f", id="1.1"),
     )
     harness.model.script = [wanted, say("Done.")]
@@ -174,7 +179,7 @@ async def test_one_reply_may_search_call_a_found_tool_and_call_by_name(harness: 
     again = harness.engine()
     async with running(again):
         assert isinstance(await again.approvals.decide(decision(awaiting(view)[0]), member(ANA)), Decided)
-        await harness.surface.ended(receipt.turn_id)
+        await harness.surface.wait_for_end(receipt.turn_id)
     assert [result.call_id for result in results(harness.model.requests[-1])] == list("abcdef")
     assert [result.is_error for result in results(harness.model.requests[-1])] == [
         False,
@@ -190,8 +195,8 @@ async def test_one_reply_may_search_call_a_found_tool_and_call_by_name(harness: 
 async def test_a_tool_that_goes_or_changes_after_it_was_found_is_not_called(harness: EngineHarness) -> None:
     harness.rules = RuleBook(Policies(), Approvers(admins=frozenset({"test:ana"})))
     harness.model.script = [
-        ask_for(found("mail__send", "c1", **TO_SAM)),
-        ask_for(found("mail__send", "c2")),
+        ask_for(found_tool_call("mail__send", "c1", **TO_SAM)),
+        ask_for(found_tool_call("mail__send", "c2")),
         say("No."),
     ]
     engine = harness.engine()
@@ -203,7 +208,7 @@ async def test_a_tool_that_goes_or_changes_after_it_was_found_is_not_called(harn
         view = await harness.surface.wait_for(lambda view: len(calls_of(view)) == 2 and bool(awaiting(view)))
         del harness.toolbox.tools["mail__send"]
         await engine.approvals.decide(decision(awaiting(view)[0]), member(ANA))
-        await harness.surface.ended(receipt.turn_id)
+        await harness.surface.wait_for_end(receipt.turn_id)
     changed, gone = results(harness.model.requests[-1])
     assert "has changed since it was approved" in changed.text
     assert gone.text == "Not run: mail__send is not available now."
@@ -211,12 +216,12 @@ async def test_a_tool_that_goes_or_changes_after_it_was_found_is_not_called(harn
 
 
 async def test_a_summary_names_the_called_tools(harness: EngineHarness) -> None:
-    written = [ask_for(found("mail__send", **TO_SAM)), say(f"Sent. {LONG * 3}")]
+    written = [ask_for(found_tool_call("mail__send", **TO_SAM)), say(f"Sent. {LONG * 3}")]
     harness.model.script = [*written * 3, say("They wrote."), *written]
     engine = harness.engine(memory=HistoryBudget(tokens=3_000, replay=ToolReplay.FULL))
     async with running(engine):
         for n in range(4):
-            await harness.surface.ended((await engine.receive(message(f"write {n}"))).turn_id)
+            await harness.surface.wait_for_end((await engine.receive(message(f"write {n}"))).turn_id)
     (summed,) = [request for request in harness.model.requests if is_summary(request)]
     assert "(You called mail__send)" in summed.messages[-1].text
 
@@ -226,8 +231,8 @@ async def test_a_service_that_refuses_one_of_the_bots_own_is_given_the_others_to
     harness.model.script = [refusing, ask_for(searching("send a letter")), say("Found."), say("Yes.")]
     engine = harness.engine()
     async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("write"))).turn_id)
-        await harness.surface.ended((await engine.receive(message("and now?"))).turn_id)
+        view = await harness.surface.wait_for_end((await engine.receive(message("write"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("and now?"))).turn_id)
     assert [len(request.tools) for request in harness.model.requests] == [3, 2, 41, 41]
     (first, _) = (step.notes for step in view.steps if isinstance(step, ModelStep))
     assert [note for note in first if CALL_TOOL in note and "Fix: set TOOL_SEARCH=off" in note] == list(first)

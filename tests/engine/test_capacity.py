@@ -11,26 +11,26 @@ from bot.domain.conversations import InboundMessage
 from bot.domain.turns import Claim, Receipt
 from bot.errors import DatabaseUnavailable
 from tests.engine.conftest import EngineHarness
-from tests.engine.test_receiving import for_ever, looked_round, said, without_claims
+from tests.engine.test_receiving import for_ever, looked_round, nth_message, without_claims
 from tests.fakes.parts import message, running, say, until
 
 
 async def test_turns_left_by_an_earlier_process_go_before_new_ones(harness: EngineHarness) -> None:
-    left = [await harness.log.enqueue(said(n)) for n in range(9)]
+    left = [await harness.log.enqueue(nth_message(n)) for n in range(9)]
     harness.clock[0] += 1
     harness.model.script = [for_ever] * 12
     looking, claim = asyncio.Event(), harness.log.claim
 
-    async def noted(*asked: Any) -> Sequence[Claim]:
+    async def signal_and_claim(*asked: Any) -> Sequence[Claim]:
         looking.set()
         return await claim(*asked)
 
-    harness.log.claim = noted  # type: ignore[method-assign, assignment]
+    harness.log.claim = signal_and_claim  # type: ignore[method-assign, assignment]
     engine = harness.engine(most_turns=9)
     async with running(engine):
         async with asyncio.timeout(10):
             await looking.wait()
-        await asyncio.gather(*(engine.receive(said(100 + n)) for n in range(3)))
+        await asyncio.gather(*(engine.receive(nth_message(100 + n)) for n in range(3)))
         await until(lambda: len(engine.worker.turns) == 9)
         assert set(engine.worker.turns) == {each.turn_id for each in left}
 
@@ -62,14 +62,14 @@ async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(
         async with asyncio.timeout(10):
             await found_nothing.wait()
         harness.log.claim, harness.log.enqueue = claim, slow_enqueue  # type: ignore[method-assign, assignment]
-        first = asyncio.create_task(engine.receive(said(1)))
+        first = asyncio.create_task(engine.receive(nth_message(1)))
         async with asyncio.timeout(10):
             await on_disk.wait()
         harness.log.enqueue = enqueue  # type: ignore[method-assign]
         may_end.set()
         await until(lambda: engine.worker.free_slots == 1)
         harness.clock[0] += 1
-        await engine.receive(said(2))
+        await engine.receive(nth_message(2))
         may_return.set()
         await until(lambda: bool(engine.worker.turns))
         assert tuple(engine.worker.turns) == ((await first).turn_id,)
@@ -89,12 +89,12 @@ async def test_a_failed_look_lets_no_turn_go_before_waiting_ones(harness: Engine
     engine = harness.engine(most_turns=1)
     async with running(engine):
         await looked_round(engine)
-        first = await harness.log.enqueue(said(1))
+        first = await harness.log.enqueue(nth_message(1))
         harness.log.claim = away  # type: ignore[method-assign, assignment]
         engine.poll()
         await until(lambda: failed.is_set() and engine.worker.capacity.others_wait)
         harness.clock[0] += 1
-        await engine.receive(said(2))
+        await engine.receive(nth_message(2))
         may_look.set()
         await until(lambda: bool(engine.worker.turns))
         assert tuple(engine.worker.turns) == (first.turn_id,)
@@ -107,11 +107,11 @@ async def test_ended_turns_are_not_released_when_the_process_leaves(
     given_back: list[Claim] = []
     release = harness.log.release
 
-    async def noted(claims: Sequence[Claim]) -> None:
+    async def record_and_release(claims: Sequence[Claim]) -> None:
         given_back.extend(claims)
         await release(claims)
 
-    harness.log.release = noted  # type: ignore[method-assign]
+    harness.log.release = record_and_release  # type: ignore[method-assign]
 
     looks: list[asyncio.Event] = []
 
@@ -123,7 +123,7 @@ async def test_ended_turns_are_not_released_when_the_process_leaves(
     engine = harness.engine()
     receipt = await harness.log.enqueue(message("hi"))
     async with running(engine):
-        await harness.surface.ended(receipt.turn_id)
+        await harness.surface.wait_for_end(receipt.turn_id)
         await until(lambda: not engine.worker.turns)
         # The process leaves during a poll that ends soon.
         asyncio.get_running_loop().call_later(0.05, looks[0].set)

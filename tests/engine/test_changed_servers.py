@@ -47,7 +47,7 @@ async def test_a_call_approved_for_one_server_is_not_sent_to_another_that_has_ta
         harness.toolbox.add(tool("pay__send", server_id="added-since"), answers_ok)
         decision = Decision(approval.id, 1, DecisionType.APPROVE, ANA)
         assert await engine.approvals.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
-        step = only_call(await harness.surface.ended(receipt.turn_id))
+        step = only_call(await harness.surface.wait_for_end(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert "has changed since it was approved" in step.result.text
@@ -72,7 +72,7 @@ async def test_a_call_allowed_for_one_server_does_not_run_on_another_that_asks(h
     harness.rules = RuleBook(Policies(ASK), Approvers(admins=frozenset({ANA.principal})))
     harness.rules.amend([plain("removed-since", "send", ALLOW)], [], [])
     harness.model.script = [ask_for(call("pay__send", to="ben")), say("It asks now.")]
-    view = await harness.ended("send it")
+    view = await harness.run_turn("send it")
     step = only_call(view)
     assert step.status is StepStatus.FAILED
     assert step.result is not None
@@ -97,7 +97,7 @@ async def test_an_allowed_call_is_not_sent_to_a_server_that_stands_in_though_all
     harness.toolbox.add(replace(tool("pay__send", server_id="1"), server="main"), answers_ok)
     harness.rules = RuleBook(Policies(ALLOW), Approvers(admins=frozenset({ANA.principal})))
     harness.model.script = [ask_for(call("pay__send", to="ben")), ask_for(call("pay__send", to="ben")), say("Sent.")]
-    view = await harness.ended("send it")
+    view = await harness.run_turn("send it")
     refused, sent = (step for step in view.steps if isinstance(step, ToolStep))
     assert refused.result is not None
     assert refused.result.text == (
@@ -124,7 +124,7 @@ async def test_a_call_approved_for_a_server_at_one_place_is_not_sent_to_where_an
         assert await engine.approvals.get_editable_call(approval.id, 1, member(ANA)) == NotAllowed(TOOL_CHANGED)
         decision = Decision(approval.id, 1, DecisionType.APPROVE, ANA)
         assert await engine.approvals.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
-        step = only_call(await harness.surface.ended(receipt.turn_id))
+        step = only_call(await harness.surface.wait_for_end(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert "has changed since it was approved" in step.result.text
@@ -156,7 +156,7 @@ async def test_a_call_approved_before_its_tool_changed_does_not_run_and_names_th
         toolbox.withheld.add("pay__send")
         decision = Decision(approval.id, 1, DecisionType.APPROVE, ANA)
         assert await engine.approvals.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
-        step = only_call(await harness.surface.ended(receipt.turn_id))
+        step = only_call(await harness.surface.wait_for_end(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert step.result.text == (
@@ -174,7 +174,7 @@ async def test_a_model_that_calls_a_tool_by_name_that_waits_for_an_admin_is_told
     harness.model.script = [ask_for(call("pay__send", to="ben")), say("An admin has to look.")]
     engine = harness.engine()
     async with running(engine):
-        step = only_call(await harness.surface.ended((await engine.receive(message("send it"))).turn_id))
+        step = only_call(await harness.surface.wait_for_end((await engine.receive(message("send it"))).turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert "an admin has to review it first" in step.result.text

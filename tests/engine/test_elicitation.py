@@ -27,7 +27,7 @@ from bot.ports import CallContext
 from bot.ports.platform import ElicitationAnswered, InvalidValues, OpenElicitation
 from tests.engine.conftest import EngineHarness
 from tests.engine.test_turns import calls_of
-from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, returned, running, say, tool, words
+from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, text_outcome, tool, words
 
 SCHEMA = {"type": "object", "properties": {"seats": {"type": "integer"}}, "required": ["seats"]}
 SEATS = ElicitationRequest("seats", "How many seats?", FormMode(SCHEMA))
@@ -47,7 +47,7 @@ class Booking:
         self.seen.append(context)
         if context.replies is None:
             return CallNeedsInput(self.questions, self.state)
-        return returned(asked, str({key: reply.action.value for key, reply in context.replies.by_key.items()}))
+        return text_outcome(asked, str({key: reply.action.value for key, reply in context.replies.by_key.items()}))
 
 
 class Meanwhile:
@@ -59,7 +59,7 @@ class Meanwhile:
 
     async def book(self, asked: ToolCall, context: CallContext) -> ToolOutcome:
         self.heard.append(await context.elicit(self.question))
-        return returned(asked, self.heard[-1].action.value)
+        return text_outcome(asked, self.heard[-1].action.value)
 
 
 def with_tool(harness: EngineHarness, behaviour: Booking | Meanwhile, **hints: bool) -> None:
@@ -72,7 +72,7 @@ def questions(view: TurnView) -> list[Elicitation]:
     return [elicitation for step in calls_of(view) for elicitation in step.pending_elicitations]
 
 
-async def asked(harness: EngineHarness, turn_id: str) -> Elicitation:
+async def wait_for_elicitation(harness: EngineHarness, turn_id: str) -> Elicitation:
     """Return the first elicitation once a view shows it."""
     view = await harness.surface.wait_for(lambda view: view.turn.id == turn_id and bool(questions(view)))
     return questions(view)[0]
@@ -89,7 +89,7 @@ async def posted_until(harness: EngineHarness, elicitation_id: str) -> float:
             await asyncio.sleep(0.005)
 
 
-async def suspended(harness: EngineHarness, turn_id: str) -> None:
+async def wait_for_suspension(harness: EngineHarness, turn_id: str) -> None:
     """Wait until the turn's status is WAITING."""
     async with asyncio.timeout(10):
         while (await harness.log.get_view(turn_id)).turn.status is not TurnStatus.WAITING:
@@ -102,12 +102,12 @@ async def test_a_server_that_asks_back_gets_the_answer_with_the_same_call(harnes
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(harness, receipt.turn_id)
+        question = await wait_for_elicitation(harness, receipt.turn_id)
         assert question.question == SEATS
         assert await engine.elicitations.answer(question.id, THREE, member(ANA)) == ElicitationAnswered(
             ElicitationAction.ACCEPT
         )
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     first, second = booking.seen
     assert first.key == second.key
     assert second.replies is not None
@@ -124,12 +124,12 @@ async def test_nothing_is_under_way_while_a_person_thinks_and_a_restart_changes_
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(harness, receipt.turn_id)
-        await suspended(harness, receipt.turn_id)
+        question = await wait_for_elicitation(harness, receipt.turn_id)
+        await wait_for_suspension(harness, receipt.turn_id)
     again = harness.engine()
     async with running(again):
         await again.elicitations.answer(question.id, THREE, member(ANA))
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     assert len(booking.seen) == 2
     assert [step.status for step in calls_of(view)] == [StepStatus.DONE]
 
@@ -139,7 +139,7 @@ async def test_only_the_asker_of_the_call_may_answer(harness: EngineHarness) -> 
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(harness, receipt.turn_id)
+        question = await wait_for_elicitation(harness, receipt.turn_id)
         refused = await engine.elicitations.answer(question.id, THREE, member(BEN))
         assert isinstance(refused, NotAllowed)
         assert "Ana" in refused.reason
@@ -154,7 +154,7 @@ async def test_answers_that_do_not_fit_the_form_are_not_sent(harness: EngineHarn
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(harness, receipt.turn_id)
+        question = await wait_for_elicitation(harness, receipt.turn_id)
         wrong = await engine.elicitations.answer(
             question.id, ElicitationResult(ElicitationAction.ACCEPT, {"seats": "many"}), member(ANA)
         )
@@ -170,9 +170,9 @@ async def test_a_question_that_is_declined_is_told_to_the_server(harness: Engine
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(harness, receipt.turn_id)
+        question = await wait_for_elicitation(harness, receipt.turn_id)
         await engine.elicitations.answer(question.id, DECLINED, member(ANA))
-        await harness.surface.ended(receipt.turn_id)
+        await harness.surface.wait_for_end(receipt.turn_id)
     assert booking.seen[-1].replies is not None
     assert booking.seen[-1].replies.by_key == {"seats": DECLINED}
 
@@ -182,7 +182,7 @@ async def test_the_first_answer_counts_and_the_second_hears_so(harness: EngineHa
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(harness, receipt.turn_id)
+        question = await wait_for_elicitation(harness, receipt.turn_id)
         await engine.elicitations.answer(question.id, THREE, member(ANA))
         late = await engine.elicitations.answer(question.id, DECLINED, member(ANA))
         assert late == AlreadyDecided("Ana has answered it already.")
@@ -198,7 +198,7 @@ async def test_a_call_goes_on_when_all_that_it_has_asked_is_answered(harness: En
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        await asked(harness, receipt.turn_id)
+        await wait_for_elicitation(harness, receipt.turn_id)
         first, second = questions(await engine.view(receipt.turn_id))
         await engine.elicitations.answer(
             first.id, THREE if first.question == SEATS else ElicitationResult(ElicitationAction.ACCEPT), member(ANA)
@@ -207,7 +207,7 @@ async def test_a_call_goes_on_when_all_that_it_has_asked_is_answered(harness: En
         await engine.elicitations.answer(
             second.id, ElicitationResult(ElicitationAction.ACCEPT) if first.question == SEATS else THREE, member(ANA)
         )
-        await harness.surface.ended(receipt.turn_id)
+        await harness.surface.wait_for_end(receipt.turn_id)
     assert booking.seen[-1].replies is not None
     assert booking.seen[-1].replies.by_key == {"seats": THREE, "page": ElicitationResult(ElicitationAction.ACCEPT)}
 
@@ -232,7 +232,7 @@ async def test_a_forbidden_question_of_a_server_is_declined_without_a_form(
 ) -> None:
     booking = Booking(question)
     with_tool(harness, booking)
-    view = await harness.ended("book")
+    view = await harness.run_turn("book")
     assert booking.seen[-1].replies is not None
     assert booking.seen[-1].replies.by_key == {"q": DECLINED}
     (elicitation,) = calls_of(view)[0].elicitations
@@ -247,10 +247,10 @@ async def test_without_an_answer_in_time_the_server_gets_a_cancellation(harness:
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(harness, receipt.turn_id)
+        question = await wait_for_elicitation(harness, receipt.turn_id)
         assert await posted_until(harness, question.id) == harness.clock[0] + 60
         harness.clock[0] += 61
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     assert booking.seen[-1].replies is not None
     assert booking.seen[-1].replies.by_key == {"seats": CANCELLED}
     assert [elicitation.reason for elicitation in calls_of(view)[0].elicitations] == [
@@ -269,12 +269,12 @@ async def test_an_answer_goes_to_the_server_that_has_asked_and_to_no_other(
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(harness, receipt.turn_id)
+        question = await wait_for_elicitation(harness, receipt.turn_id)
         harness.toolbox.add(replace(before, server_id=server_id, place=place), other.book)
         assert await engine.elicitations.answer(question.id, THREE, member(ANA)) == ElicitationAnswered(
             ElicitationAction.ACCEPT
         )
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     assert (len(booking.seen), other.seen) == (1, [])
     (step,) = calls_of(view)
     assert step.status is StepStatus.FAILED
@@ -292,7 +292,7 @@ async def test_a_server_that_never_has_enough_is_given_up(harness: EngineHarness
     harness.toolbox.add(tool("s__book"), insatiable)
     harness.allow("s__book")
     harness.model.script = [ask_for(call("s__book", "a")), say("It asks without end.")]
-    view = await harness.ended("book")
+    view = await harness.run_turn("book")
     (step,) = calls_of(view)
     assert step.status is StepStatus.FAILED
     assert step.result is not None
@@ -312,7 +312,7 @@ async def test_a_server_with_forbidden_questions_is_given_up_sooner(harness: Eng
     harness.toolbox.add(tool("s__book"), insatiable)
     harness.allow("s__book")
     harness.model.script = [ask_for(call("s__book", "a")), say("It asks without end.")]
-    view = await harness.ended("book")
+    view = await harness.run_turn("book")
     (step,) = calls_of(view)
     assert step.status is StepStatus.FAILED
     assert (rounds, len(step.elicitations)) == (2, 10)
@@ -324,10 +324,10 @@ async def test_a_call_that_is_under_way_waits_for_the_answer(harness: EngineHarn
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(harness, receipt.turn_id)
+        question = await wait_for_elicitation(harness, receipt.turn_id)
         assert (await engine.view(receipt.turn_id)).turn.status is TurnStatus.RUNNING
         await engine.elicitations.answer(question.id, THREE, member(ANA))
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     assert booking.heard == [THREE]
     (step,) = calls_of(view)
     assert step.status is StepStatus.DONE
@@ -338,7 +338,7 @@ async def test_a_running_call_gets_a_cancellation_without_an_answer_in_time(harn
     harness.approval_seconds = 0.05
     booking = Meanwhile()
     with_tool(harness, booking)
-    await harness.ended("book")
+    await harness.run_turn("book")
     assert booking.heard == [CANCELLED]
 
 
@@ -351,13 +351,13 @@ async def test_a_question_of_a_running_call_ends_with_its_process(
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(harness, receipt.turn_id)
+        question = await wait_for_elicitation(harness, receipt.turn_id)
     again = harness.engine()
     async with running(again):
         if read_only:
             view = await harness.surface.wait_for(lambda view: any(each.id != question.id for each in questions(view)))
             await again.elicitations.answer(questions(view)[0].id, THREE, member(ANA))
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     assert isinstance(await again.elicitations.answer(question.id, THREE, member(ANA)), AlreadyDecided)
     assert [step.status for step in calls_of(view)] == [becomes]
 
@@ -368,9 +368,9 @@ async def test_a_turn_that_is_stopped_asks_no_more(harness: EngineHarness, behav
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(harness, receipt.turn_id)
+        question = await wait_for_elicitation(harness, receipt.turn_id)
         await engine.stop(receipt.turn_id, ANA)
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
         assert view.turn.status is TurnStatus.CANCELLED
         assert not questions(view)
         assert isinstance(await engine.elicitations.answer(question.id, THREE, member(ANA)), AlreadyDecided)
@@ -383,7 +383,7 @@ async def test_the_time_of_a_question_runs_from_its_posting_though_its_call_is_u
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(harness, receipt.turn_id)
+        question = await wait_for_elicitation(harness, receipt.turn_id)
         assert await posted_until(harness, question.id) > harness.clock[0]
         await engine.elicitations.answer(question.id, DECLINED, member(ANA))
-        await harness.surface.ended(receipt.turn_id)
+        await harness.surface.wait_for_end(receipt.turn_id)

@@ -14,7 +14,7 @@ from bot.errors import DeliveryFailed
 from bot.logs import log_to_stderr
 from bot.ports import CallContext
 from tests.engine.conftest import EngineHarness
-from tests.fakes.parts import HALL, ask_for, call, message, returned, running, say, tool, until
+from tests.fakes.parts import HALL, ask_for, call, message, running, say, text_outcome, tool, until
 
 
 def outcomes(found: list[MetricEvent]) -> list[str]:
@@ -27,7 +27,7 @@ async def test_a_drawing_that_is_out_is_measured(harness: EngineHarness) -> None
     engine = harness.engine(observe=found.append)
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await harness.surface.ended(receipt.turn_id)
+        await harness.surface.wait_for_end(receipt.turn_id)
         await until(lambda: bool(found))
     assert set(outcomes(found)) == {"drawn"}
 
@@ -44,7 +44,7 @@ async def test_a_drawing_that_has_to_wait_is_delayed_and_then_drawn(harness: Eng
     engine = harness.engine(observe=observe)
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await harness.surface.ended(receipt.turn_id)
+        await harness.surface.wait_for_end(receipt.turn_id)
         await until(lambda: "drawn" in outcomes(found))
     assert outcomes(found)[:3] == ["delayed", "delayed", "drawn"]
 
@@ -79,7 +79,7 @@ async def test_every_line_of_a_turn_names_it_and_its_conversation(
 
     async def speak(asked: ToolCall, _context: CallContext) -> ToolOutcome:
         logging.getLogger("bot.mcp").warning("spoken")
-        return returned(asked, "ok")
+        return text_outcome(asked, "ok")
 
     harness.toolbox.add(tool("s__speak"), speak)
     harness.allow("s__speak")
@@ -87,7 +87,7 @@ async def test_every_line_of_a_turn_names_it_and_its_conversation(
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await harness.surface.ended(receipt.turn_id)
+        await harness.surface.wait_for_end(receipt.turn_id)
     entries = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     (spoken,) = [entry for entry in entries if entry["message"] == "spoken"]
     assert (spoken["turn"], spoken["conversation"]) == (receipt.turn_id, str(HALL))

@@ -39,10 +39,10 @@ class Pair:
 
 async def ask(harness: EngineHarness, engine: Engine, question: str) -> TurnView:
     receipt = await engine.receive(message(question))
-    return await harness.surface.ended(receipt.turn_id)
+    return await harness.surface.wait_for_end(receipt.turn_id)
 
 
-def told(view: TurnView) -> list[tuple[str, tuple[str, ...]]]:
+def models_and_notes(view: TurnView) -> list[tuple[str, tuple[str, ...]]]:
     """Return the model and the notes of each model step."""
     return [(step.model, step.notes) for step in view.steps if isinstance(step, ModelStep)]
 
@@ -55,17 +55,17 @@ async def test_people_are_told_once_in_a_turn_that_another_model_answers(harness
     engine = harness.engine()
     async with running(engine):
         one, two = await ask(harness, engine, "add two"), await ask(harness, engine, "and now?")
-    assert told(one) == [("second", (INSTEAD,)), ("second", ()), ("second", ())]
-    assert told(two) == [("second", (INSTEAD,))]
+    assert models_and_notes(one) == [("second", (INSTEAD,)), ("second", ()), ("second", ())]
+    assert models_and_notes(two) == [("second", (INSTEAD,))]
 
 
 async def test_nothing_is_said_where_the_preferred_model_is_back(harness: EngineHarness) -> None:
     pair = Pair(harness, [BUSY, say("Here I am.")], [say("In its place.")])
     engine = harness.engine()
     async with running(engine):
-        assert told(await ask(harness, engine, "hi")) == [("second", (INSTEAD,))]
+        assert models_and_notes(await ask(harness, engine, "hi")) == [("second", (INSTEAD,))]
         pair.now += REST_SECONDS
-        assert told(await ask(harness, engine, "and now?")) == [("first", ())]
+        assert models_and_notes(await ask(harness, engine, "and now?")) == [("first", ())]
 
 
 async def test_a_stand_in_without_tools_says_so_once(harness: EngineHarness) -> None:
@@ -74,7 +74,7 @@ async def test_a_stand_in_without_tools_says_so_once(harness: EngineHarness) -> 
     engine = harness.engine()
     async with running(engine):
         views = [await ask(harness, engine, f"add note {n}") for n in range(2)]
-    assert [told(view) for view in views] == [[("second", (f"{INSTEAD} It uses no tools.",))]] * 2
+    assert [models_and_notes(view) for view in views] == [[("second", (f"{INSTEAD} It uses no tools.",))]] * 2
 
 
 async def test_a_request_that_is_too_long_for_the_stand_in_is_not_for_the_preferred_model(
@@ -99,7 +99,7 @@ async def test_a_fallback_model_with_smaller_limits_gets_a_request_within_them(h
     engine = harness.engine(memory=HistoryBudget(tokens=100_000))
     async with running(engine):
         views = [await ask(harness, engine, f"q{n}") for n in range(8)]
-    assert [told(view) for view in views[6:]] == [[("second", (INSTEAD,))]] * 2
+    assert [models_and_notes(view) for view in views[6:]] == [[("second", (INSTEAD,))]] * 2
     assert sum("word word" in each.text for each in pair.first.requests[-1].messages) == 6
     summary, *questions = pair.second.requests
     assert "Sum up" in summary.messages[0].text
@@ -141,7 +141,7 @@ async def test_a_stand_in_with_a_small_window_searches_the_tools_that_the_prefer
     async with running(engine):
         await ask(harness, engine, "hi")
         view = await ask(harness, engine, "and now?")
-    assert told(view) == [("second", (INSTEAD,))]
+    assert models_and_notes(view) == [("second", (INSTEAD,))]
     assert [len(request.tools) for request in pair.first.requests] == [20, 20]
     assert [[each.name for each in request.tools] for request in pair.second.requests] == [
         ["countersign__search_tools", "countersign__call_tool", "countersign__read_result"]
@@ -156,7 +156,7 @@ async def test_a_stand_in_that_searches_no_tools_is_given_them(harness: EngineHa
     async with running(engine):
         view = await ask(harness, engine, "hi")
     left_out = "12 of the 140 tools of server notes are left out, because a model takes 128."
-    ((_, notes),) = told(view)
+    ((_, notes),) = models_and_notes(view)
     assert [note.partition(" Fix")[0] for note in notes] == [left_out, INSTEAD]
     assert [len(request.tools) for request in (*pair.first.requests, *pair.second.requests)] == [3, 128]
 
@@ -170,7 +170,7 @@ async def test_a_request_is_made_anew_where_the_preferred_model_goes_away_while_
     engine = harness.engine(memory=HistoryBudget(tokens=100_000))
     async with running(engine):
         *_, view = [await ask(harness, engine, f"q{n}") for n in range(9)]
-    assert (view.turn.status, told(view)[0][0]) == (TurnStatus.DONE, "second")
+    assert (view.turn.status, models_and_notes(view)[0][0]) == (TurnStatus.DONE, "second")
     assert "Sum up" in pair.first.requests[-1].messages[0].text, "it went away when it was to sum up"
     sizes = [estimate_messages(request.messages) for request in pair.second.requests]
     assert max(sizes) < 9_000 / 2, sizes

@@ -59,7 +59,7 @@ def add(text: str, call_id: str = "c1") -> ToolCall:
     return call("notes__add", call_id, text=text)
 
 
-async def asked(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> tuple[str, ToolStep]:
+async def ask_and_wait(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> tuple[str, ToolStep]:
     """Ask for calls that await approval. Return the turn's id and the first of them."""
     harness.model.script = [ask_for(*calls), say("Done.")]
     receipt = await engine.receive(message(f"do it {len(harness.model.requests)}"))
@@ -67,7 +67,7 @@ async def asked(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> tup
     return receipt.turn_id, view.awaiting[0]
 
 
-async def signed(
+async def approve_with_grant(
     engine: Engine, step: ToolStep, permission: GrantRequest = THREAD, by: Member = APPROVER, revision: int = 0
 ) -> DecisionResult:
     assert step.approval is not None
@@ -75,23 +75,23 @@ async def signed(
     return await engine.approvals.grant(decision, permission, by)
 
 
-async def answered(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> TurnView:
+async def run_calls(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> TurnView:
     """Ask for calls that need no approval. Return the view of the ended turn."""
     harness.model.script = [ask_for(*calls), say("Done.")]
     receipt = await engine.receive(message(f"do it {len(harness.model.requests)}"))
-    return await harness.surface.ended(receipt.turn_id)
+    return await harness.surface.wait_for_end(receipt.turn_id)
 
 
-async def granted(
+async def grant_and_wait(
     harness: EngineHarness, engine: Engine, permission: GrantRequest = THREAD, by: Member = APPROVER
 ) -> None:
     """Approve a call of `notes__add` with this grant request and wait until the turn has ended."""
-    turn_id, step = await asked(harness, engine, add("milk"))
-    assert await signed(engine, step, permission, by) == Decided(DecisionType.APPROVE)
-    await harness.surface.ended(turn_id)
+    turn_id, step = await ask_and_wait(harness, engine, add("milk"))
+    assert await approve_with_grant(engine, step, permission, by) == Decided(DecisionType.APPROVE)
+    await harness.surface.wait_for_end(turn_id)
 
 
-async def audited(harness: EngineHarness, *kinds: str) -> list[tuple[str, str]]:
+async def audit_entries(harness: EngineHarness, *kinds: str) -> list[tuple[str, str]]:
     entries, _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=kinds), 100, 0)
     return [(entry.kind, entry.actor) for entry in reversed(entries)]
 
@@ -103,8 +103,8 @@ async def test_the_next_call_of_the_kind_runs_without_a_card(
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
-        await granted(harness, engine, permission)
-        view = await answered(harness, engine, add("milk"))
+        await grant_and_wait(harness, engine, permission)
+        view = await run_calls(harness, engine, add("milk"))
     (step,) = calls_of(view)
     assert (step.status, step.approval) == (StepStatus.DONE, None)
     assert step.grant is not None
@@ -116,9 +116,9 @@ async def test_calls_that_wait_in_the_same_turn_follow_at_once(harness: EngineHa
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(harness, engine, *(add(f"item {n}", f"c{n}") for n in range(4)))
-        await signed(engine, step)
-        view = await harness.surface.ended(turn_id)
+        turn_id, step = await ask_and_wait(harness, engine, *(add(f"item {n}", f"c{n}") for n in range(4)))
+        await approve_with_grant(engine, step)
+        view = await harness.surface.wait_for_end(turn_id)
     assert [each.status for each in calls_of(view)] == [StepStatus.DONE] * 4
     assert len(harness.toolbox.calls) == 4
 
@@ -142,12 +142,12 @@ async def test_an_approver_without_the_right_to_grant_reads_it_and_nothing_is_ap
     harness.toolbox.add(tool_wanted)
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine, call(tool_wanted.name))
-        refused = await signed(engine, step, permission, by)
+        _, step = await ask_and_wait(harness, engine, call(tool_wanted.name))
+        refused = await approve_with_grant(engine, step, permission, by)
         assert isinstance(refused, NotAllowed)
         assert said in refused.reason
     assert await SqlGrantStore(harness.database).active_grants(HALL.workspace_key) == []
-    assert await audited(harness, "decided", "granted", "refused") == [("refused", by.author.principal)]
+    assert await audit_entries(harness, "decided", "granted", "refused") == [("refused", by.author.principal)]
     assert harness.toolbox.calls == []
 
 
@@ -157,12 +157,12 @@ async def test_an_admin_may_say_so_for_a_destructive_tool_and_for_always(
     harness.toolbox.add(WIPE)
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(harness, engine, call("notes__wipe"))
-        assert await signed(engine, step, GrantRequest(PermanentScope(), destructive=True), ADMIN) == Decided(
-            DecisionType.APPROVE
-        )
-        await harness.surface.ended(turn_id)
-        view = await answered(harness, engine, call("notes__wipe"))
+        turn_id, step = await ask_and_wait(harness, engine, call("notes__wipe"))
+        assert await approve_with_grant(
+            engine, step, GrantRequest(PermanentScope(), destructive=True), ADMIN
+        ) == Decided(DecisionType.APPROVE)
+        await harness.surface.wait_for_end(turn_id)
+        view = await run_calls(harness, engine, call("notes__wipe"))
     assert [each.status for each in calls_of(view)] == [StepStatus.DONE]
 
 
@@ -173,25 +173,25 @@ async def test_a_user_who_may_not_approve_may_not_grant_and_is_in_the_audit_once
     engine = harness.engine()
     outsider = Member(BEN, guest=True)
     async with running(engine):
-        _, step = await asked(harness, engine, add("milk"))
+        _, step = await ask_and_wait(harness, engine, add("milk"))
         for _ in range(50):
-            assert isinstance(await signed(engine, step, by=outsider), NotAllowed)
+            assert isinstance(await approve_with_grant(engine, step, by=outsider), NotAllowed)
             assert step.approval is not None
             decision = Decision(step.approval.id, 1, DecisionType.APPROVE, BEN)
             assert isinstance(await engine.approvals.decide(decision, outsider), NotAllowed)
-    assert await audited(harness, "decided", "granted", "refused") == [("refused", "test:ben")]
+    assert await audit_entries(harness, "decided", "granted", "refused") == [("refused", "test:ben")]
 
 
 async def test_the_audit_has_the_reason_of_a_refusal_in_english(harness: EngineHarness, rules: RuleBook) -> None:
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine, add("milk"))
+        _, step = await ask_and_wait(harness, engine, add("milk"))
         assert step.approval is not None
         with use_language("ja"):
             decision = Decision(step.approval.id, 1, DecisionType.APPROVE, BEN)
             decided = await engine.approvals.decide(decision, Member(BEN, guest=True))
-            granted = await signed(engine, step, GrantRequest(PermanentScope()))
+            granted = await approve_with_grant(engine, step, GrantRequest(PermanentScope()))
     assert isinstance(decided, NotAllowed)
     assert isinstance(granted, NotAllowed)
     assert not decided.reason.isascii()
@@ -217,32 +217,32 @@ async def test_a_changed_or_missing_call_is_not_granted(harness: EngineHarness, 
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine, add("milk"))
-        assert await signed(engine, step, revision=9) == StaleRevision()
+        _, step = await ask_and_wait(harness, engine, add("milk"))
+        assert await approve_with_grant(engine, step, revision=9) == StaleRevision()
         made_up = Decision("made-up", 1, DecisionType.APPROVE, BEN)
         assert await engine.approvals.grant(made_up, THREAD, APPROVER) == ApprovalNotFound()
-    assert await audited(harness, "decided", "granted", "refused") == []
+    assert await audit_entries(harness, "decided", "granted", "refused") == []
 
 
 async def test_a_denial_grants_nothing(harness: EngineHarness, rules: RuleBook) -> None:
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(harness, engine, add("milk"))
+        turn_id, step = await ask_and_wait(harness, engine, add("milk"))
         assert step.approval is not None
         denial = Decision(step.approval.id, 1, DecisionType.DENY, BEN)
         assert await engine.approvals.grant(denial, THREAD, APPROVER) == Decided(DecisionType.DENY)
-        await harness.surface.ended(turn_id)
-    assert await audited(harness, "granted") == []
+        await harness.surface.wait_for_end(turn_id)
+    assert await audit_entries(harness, "granted") == []
 
 
 async def test_a_denying_policy_denies_despite_a_grant(harness: EngineHarness, rules: RuleBook) -> None:
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
-        await granted(harness, engine, GrantRequest(PermanentScope(), everyone=True, destructive=True), ADMIN)
+        await grant_and_wait(harness, engine, GrantRequest(PermanentScope(), everyone=True, destructive=True), ADMIN)
         rules.amend([Rule(ApprovalPolicy.ALWAYS_DENY, server_id="n1", tool="add")], [], [])
-        view = await answered(harness, engine, add("milk"))
+        view = await run_calls(harness, engine, add("milk"))
     assert [each.status for each in calls_of(view)] == [StepStatus.DENIED]
     assert len(harness.toolbox.calls) == 1
 
@@ -264,7 +264,7 @@ async def test_a_rule_that_comes_between_the_grant_and_the_sending_still_counts(
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
-        await granted(harness, engine)
+        await grant_and_wait(harness, engine)
         offer = harness.toolbox.offer
         looks = 0
 
@@ -276,7 +276,7 @@ async def test_a_rule_that_comes_between_the_grant_and_the_sending_still_counts(
             return await offer(workspace)
 
         harness.toolbox.offer = changing  # type: ignore[method-assign, assignment]
-        view = await answered(harness, engine, add("bread"))
+        view = await run_calls(harness, engine, add("bread"))
     (step,) = calls_of(view)
     assert step.grant is not None, "it was covered when the model asked"
     assert step.status is StepStatus.FAILED
@@ -289,9 +289,9 @@ async def test_a_tool_that_has_changed_asks_again(harness: EngineHarness, rules:
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
-        await granted(harness, engine)
+        await grant_and_wait(harness, engine)
         harness.toolbox.add(dataclasses.replace(ADD, description="Adds, and tells everybody."))
-        _, step = await asked(harness, engine, add("milk"))
+        _, step = await ask_and_wait(harness, engine, add("milk"))
     assert step.status is StepStatus.AWAITING
 
 
@@ -300,10 +300,10 @@ async def test_a_revoked_grant_asks_again(harness: EngineHarness, rules: RuleBoo
     engine = harness.engine()
     store = SqlGrantStore(harness.database)
     async with running(engine):
-        await granted(harness, engine)
+        await grant_and_wait(harness, engine)
         (grant,) = await store.active_grants(HALL.workspace_key)
         assert await store.revoke(grant.id, ANA)
-        _, step = await asked(harness, engine, add("milk"))
+        _, step = await ask_and_wait(harness, engine, add("milk"))
     assert step.status is StepStatus.AWAITING
 
 
@@ -312,8 +312,8 @@ async def test_a_call_that_takes_two_approvals_is_not_granted(harness: EngineHar
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine, add("milk"))
-        refused = await signed(engine, step, GrantRequest(PermanentScope()), ADMIN)
+        _, step = await ask_and_wait(harness, engine, add("milk"))
+        refused = await approve_with_grant(engine, step, GrantRequest(PermanentScope()), ADMIN)
     assert isinstance(refused, NotAllowed)
     assert "2 approvals each time" in refused.reason
 
@@ -324,12 +324,12 @@ async def test_a_rule_that_takes_two_approvals_by_now_keeps_a_grant_from_being_g
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine, add("milk"))
+        _, step = await ask_and_wait(harness, engine, add("milk"))
         rules.amend(
             [Rule(ApprovalPolicy.ASK_USER, server_id="n1", requirements=ApprovalRequirements(quorum=2))], [], []
         )
-        assert isinstance(await signed(engine, step), NotAllowed)
-    assert await audited(harness, "decided", "signed", "granted") == []
+        assert isinstance(await approve_with_grant(engine, step), NotAllowed)
+    assert await audit_entries(harness, "decided", "signed", "granted") == []
 
 
 async def test_a_call_run_by_hand_follows_a_grant_and_one_run_again_does_not(
@@ -338,9 +338,9 @@ async def test_a_call_run_by_hand_follows_a_grant_and_one_run_again_does_not(
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
-        await granted(harness, engine)
+        await grant_and_wait(harness, engine)
         by_hand = dataclasses.replace(message("by hand"), call=add("milk"))
-        view = await harness.surface.ended((await engine.receive(by_hand)).turn_id)
+        view = await harness.surface.wait_for_end((await engine.receive(by_hand)).turn_id)
         assert [each.status for each in calls_of(view)] == [StepStatus.DONE]
         again = dataclasses.replace(message("again"), call=add("milk"), again=True)
         turn_id = (await engine.receive(again)).turn_id

@@ -23,7 +23,7 @@ from bot.engine.prompt.history import HISTORY_OMITTED, HistoryBudget
 from bot.engine.prompt.messages import PlatformHint, SystemPrompt
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable
 from tests.engine.conftest import EngineHarness
-from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, returned, running, say, tool, words
+from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, running, say, text_outcome, tool, words
 
 LONG = "word " * 400  # some 500 tokens
 SHORT = HistoryBudget(tokens=2_000)
@@ -33,7 +33,7 @@ def is_summary(request: ModelRequest) -> bool:
     return "Sum up the conversation" in request.messages[0].text
 
 
-def asked(harness: EngineHarness) -> list[ModelRequest]:
+def reply_requests(harness: EngineHarness) -> list[ModelRequest]:
     """Return the model requests that are not for a summary."""
     return [request for request in harness.model.requests if not is_summary(request)]
 
@@ -47,11 +47,11 @@ async def talk(harness: EngineHarness, engine: Engine, *questions: str) -> list[
     views = []
     for question in questions:
         receipt = await engine.receive(message(question))
-        views.append(await harness.surface.ended(receipt.turn_id))
+        views.append(await harness.surface.wait_for_end(receipt.turn_id))
     return views
 
 
-def numbered(first: int, last: int) -> list[str]:
+def numbered_questions(first: int, last: int) -> list[str]:
     return [f"q{n}" for n in range(first, last + 1)]
 
 
@@ -66,15 +66,15 @@ async def test_the_oldest_turns_become_a_summary_that_stands_for_them_from_then_
     harness.model.script = [*(say(f"a{n} {LONG}") for n in range(1, 5)), say("They spoke of a1 and a2."), say("a5")]
     engine = harness.engine(memory=SHORT)
     async with running(engine):
-        *_, view = await talk(harness, engine, *numbered(1, 5))
+        *_, view = await talk(harness, engine, *numbered_questions(1, 5))
     (request,) = filter(is_summary, harness.model.requests)
     assert not request.tools
     assert "a1 word" in request.messages[-1].text
-    told = words(asked(harness)[-1])
+    told = words(reply_requests(harness)[-1])
     assert told[1] == (
         "Summary of what was said here before that:\n" + enclose("an earlier summary", "They spoke of a1 and a2.")
     )
-    assert asked(harness)[-1].messages[1].role is MessageRole.USER
+    assert reply_requests(harness)[-1].messages[1].role is MessageRole.USER
     assert told[-1] == "q5"
     assert "q1" not in told
     assert "q4" in told
@@ -94,12 +94,12 @@ async def test_a_summary_is_used_again_until_it_has_to_grow_and_then_goes_into_t
     harness.model.script = [answer] * 40
     engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(harness, engine, *numbered(1, 12))
+        await talk(harness, engine, *numbered_questions(1, 12))
     made = [request for request in harness.model.requests if is_summary(request)]
     assert 2 <= len(made) <= 6, "room is made for several turns at a time"
     assert "summary 1" in made[1].messages[-1].text
     assert "a1 " not in made[1].messages[-1].text
-    told = words(asked(harness)[-1])
+    told = words(reply_requests(harness)[-1])
     assert f"summary {len(made)}" in told[1]
 
 
@@ -114,8 +114,8 @@ async def test_as_many_turns_as_are_read_at_most_become_a_summary_however_short_
     harness.model.script = [answer] * 20
     engine = harness.engine()
     async with running(engine):
-        await talk(harness, engine, *numbered(1, 5))
-    assert words(asked(harness)[-1])[1:] == [
+        await talk(harness, engine, *numbered_questions(1, 5))
+    assert words(reply_requests(harness)[-1])[1:] == [
         "Summary of what was said here before that:\n" + enclose("an earlier summary", "So far."),
         *("q3", "a", "q4", "a", "q5"),
     ]
@@ -133,7 +133,7 @@ async def test_a_summary_that_would_be_too_long_to_ask_for_is_asked_for_in_fewer
     harness.model.capabilities = Capabilities(context_tokens=9_000)
     engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(harness, engine, *numbered(1, 5))
+        await talk(harness, engine, *numbered_questions(1, 5))
     kept = await summary_of(harness)
     assert kept is not None
     assert kept.text == "So far."
@@ -143,7 +143,7 @@ async def test_a_restart_finds_the_summary_and_makes_no_other(harness: EngineHar
     harness.model.script = [*(say(f"a{n} {LONG}") for n in range(1, 5)), say("So far."), say("a5"), say("a6")]
     engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(harness, engine, *numbered(1, 5))
+        await talk(harness, engine, *numbered_questions(1, 5))
     again = harness.engine(memory=SHORT)
     async with running(again):
         await talk(harness, again, "q6")
@@ -162,10 +162,10 @@ async def test_where_no_summary_can_be_made_the_oldest_turns_are_left_out_and_pe
     harness.model.script = [answer] * 40
     engine = harness.engine(memory=SHORT)
     async with running(engine):
-        views = await talk(harness, engine, *numbered(1, 9))
+        views = await talk(harness, engine, *numbered_questions(1, 9))
     assert [view.turn.status for view in views] == [TurnStatus.DONE] * 9
     assert [note for view in views for note in notes(view)].count(HISTORY_OMITTED) == 1
-    told = words(asked(harness)[-1])
+    told = words(reply_requests(harness)[-1])
     assert "q1" not in told
     assert "q8" in told
     kept = await summary_of(harness)
@@ -187,7 +187,7 @@ async def test_a_summary_that_fails_for_now_is_tried_again_with_the_next_questio
     harness.model.script = [answer] * 40
     engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(harness, engine, *numbered(1, 6))
+        await talk(harness, engine, *numbered_questions(1, 6))
     assert len(tried) >= 2
     assert all("q1" in request.messages[-1].text for request in tried[:2])
     kept = await summary_of(harness)
@@ -200,7 +200,7 @@ async def test_a_summary_is_counted_as_a_summary(harness: EngineHarness) -> None
     harness.model.script = [*(say(f"a{n} {LONG}") for n in range(1, 5)), completion, say("a5")]
     engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(harness, engine, *numbered(1, 5))
+        await talk(harness, engine, *numbered_questions(1, 5))
     read = sa.text("select model, input_tokens, output_tokens from usage where kind = 'summary'")
     rows = await harness.database.run(lambda connection: connection.execute(read).all())
     assert [tuple(row) for row in rows] == [("demo", 900, 40)]
@@ -210,7 +210,7 @@ async def test_a_summary_goes_with_its_conversation_and_with_any_turn_it_speaks_
     harness.model.script = [*(say(f"a{n} {LONG}") for n in range(1, 5)), say("So far."), say("a5")]
     engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(harness, engine, *numbered(1, 5))
+        await talk(harness, engine, *numbered_questions(1, 5))
     harness.clock[0] += 10_000
     assert await harness.log.delete_old(5_000, 1) == 1
     assert await summary_of(harness) is None
@@ -237,9 +237,9 @@ async def test_a_request_that_is_too_long_is_shortened_and_asked_again_and_peopl
     engine = harness.engine(memory=HistoryBudget(tokens=100_000))
     harness.model.capabilities = Capabilities(context_tokens=12_000)
     async with running(engine):
-        *_, view = await talk(harness, engine, *numbered(1, 4))
+        *_, view = await talk(harness, engine, *numbered_questions(1, 4))
     assert view.turn.status is TurnStatus.DONE
-    first, second = asked(harness)[-2:]
+    first, second = reply_requests(harness)[-2:]
     assert len(words(second)) < len(words(first))
     assert await summary_of(harness) is not None
 
@@ -270,9 +270,9 @@ async def test_a_request_that_was_too_long_is_not_sent_again(harness: EngineHarn
     harness.model.script = [answer] * 60
     engine = harness.engine(memory=HistoryBudget(tokens=100_000))
     async with running(engine):
-        views = await talk(harness, engine, *numbered(1, 14))
+        views = await talk(harness, engine, *numbered_questions(1, 14))
     assert all(view.turn.status is TurnStatus.DONE for view in views)
-    too_long = [request for request in asked(harness) if sum(map(len, words(request))) / 4 > most]
+    too_long = [request for request in reply_requests(harness) if sum(map(len, words(request))) / 4 > most]
     assert len(too_long) == 1
 
 
@@ -300,7 +300,7 @@ async def test_a_large_result_is_whole_while_it_is_new_and_told_by_its_beginning
 
 
 async def gave(wanted: ToolCall, text: str) -> ToolOutcome:
-    return returned(wanted, text)
+    return text_outcome(wanted, text)
 
 
 async def test_the_model_reads_on_in_a_result_of_an_earlier_turn_without_an_approval(harness: EngineHarness) -> None:
@@ -333,7 +333,7 @@ async def test_nothing_but_results_of_this_conversation_can_be_read(harness: Eng
     elsewhere = ConversationKey("test", "w", "elsewhere", "1")
     async with running(engine):
         receipt = await engine.receive(message("read it", conversation=elsewhere))
-        await harness.surface.ended(receipt.turn_id)
+        await harness.surface.wait_for_end(receipt.turn_id)
         await talk(harness, engine, "what did they read?")
     assert words(harness.model.requests[-1])[-1].startswith("There is no such result in this conversation.")
 
@@ -438,7 +438,7 @@ async def test_requests_begin_as_those_before_them_did_from_round_to_round_and_f
         memory=HistoryBudget(replay=replay), instructions=SystemPrompt("P", today=lambda _zone: date(2026, 11, 22))
     )
     async with running(engine):
-        await talk(harness, engine, *numbered(1, 4))
+        await talk(harness, engine, *numbered_questions(1, 4))
     turns = [harness.model.requests[n : n + 3] for n in range(0, 12, 3)]
     for first, second, third in turns:
         assert beginning(second, len(first.messages)) == first.messages
@@ -457,7 +457,7 @@ async def test_with_several_users_each_question_names_its_asker(harness: EngineH
     async with running(engine):
         for author in (ANA, BEN):
             receipt = await engine.receive(message(f"I am {author.name}", author=author))
-            await harness.surface.ended(receipt.turn_id)
+            await harness.surface.wait_for_end(receipt.turn_id)
     prompt, *told = words(harness.model.requests[-1])
     assert told == [
         "Message from Ana (test:ana):",
@@ -488,7 +488,7 @@ async def test_the_day_is_that_of_the_asker(harness: EngineHarness) -> None:
     engine = harness.engine(instructions=SystemPrompt("P", today=night_in))
     asked = replace(message("Which day is it?"), author_locale=Locale("ja", "Asia/Tokyo"))
     async with running(engine):
-        await harness.surface.ended((await engine.receive(asked)).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(asked)).turn_id)
     assert words(harness.model.requests[-1])[0] == "P\n\nToday is Monday, 2026-11-23 (Asia/Tokyo)."
 
 
@@ -499,7 +499,7 @@ async def test_with_several_users_the_day_comes_after_the_shared_prefix(harness:
     async with running(engine):
         for author, zone in ((ANA, "Asia/Tokyo"), (BEN, "America/New_York")):
             asked = replace(message(f"Today, {author.name}?", author=author), author_locale=Locale("", zone))
-            await harness.surface.ended((await engine.receive(asked)).turn_id)
+            await harness.surface.wait_for_end((await engine.receive(asked)).turn_id)
     first, second = harness.model.requests
     assert words(first)[-3:] == [
         "Today is Monday, 2026-11-23 (Asia/Tokyo).",

@@ -68,7 +68,7 @@ async def test_after_three_calls_in_vain_the_model_is_asked_for_its_answer(
 ) -> None:
     furnish(harness)
     harness.model.script = [*(ask_for(each) for each in wrong), say("I cannot.")]
-    view = await harness.ended("go")
+    view = await harness.run_turn("go")
     assert [request.tool_choice for request in harness.model.requests] == [ToolChoice.AUTO] * 3 + [ToolChoice.NONE]
     assert [step.status for step in view.steps if isinstance(step, ToolStep)] == [StepStatus.FAILED] * 3
     assert GAVE_UP in view.steps[-1].notes  # type: ignore[union-attr]
@@ -77,7 +77,7 @@ async def test_after_three_calls_in_vain_the_model_is_asked_for_its_answer(
 async def test_a_model_may_correct_itself_twice(harness: EngineHarness) -> None:
     furnish(harness)
     harness.model.script = [ask_for(UNKNOWN), ask_for(UNREADABLE), ask_for(RIGHT), ask_for(UNFIT), say("Done.")]
-    view = await harness.ended("go")
+    view = await harness.run_turn("go")
     assert {request.tool_choice for request in harness.model.requests} == {ToolChoice.AUTO}
     assert GAVE_UP not in view.steps[-1].notes  # type: ignore[union-attr]
 
@@ -85,7 +85,7 @@ async def test_a_model_may_correct_itself_twice(harness: EngineHarness) -> None:
 async def test_a_reply_with_one_good_call_is_not_in_vain(harness: EngineHarness) -> None:
     furnish(harness)
     harness.model.script = [*(ask_for(UNKNOWN, RIGHT) for _ in range(4)), say("Done.")]
-    await harness.ended("go")
+    await harness.run_turn("go")
     assert {request.tool_choice for request in harness.model.requests} == {ToolChoice.AUTO}
 
 
@@ -130,7 +130,7 @@ async def test_a_model_that_gets_a_name_wrong_is_told_the_nearest_ones(
     for name in ("notes__add_note", "notes__list_notes", *(f"{n}__read_file" for n in ("one", "two", "three", "four"))):
         harness.toolbox.add(tool(name))
     harness.model.script = [ask_for(call(written)), say("I see.")]
-    await harness.ended("go")
+    await harness.run_turn("go")
     told = words(harness.model.requests[1])[-1]
     assert told.startswith(f"There is no tool called {written!r}.")
     _, _, named = told.partition(" Did you mean ")
@@ -141,7 +141,7 @@ async def test_a_tool_of_a_server_that_is_away_is_said_to_be_away(harness: Engin
     harness.toolbox.add(tool("staging__deploy"))
     harness.toolbox.unavailable = frozenset({"prod"})
     harness.model.script = [ask_for(call("prod__deploy")), say("I see.")]
-    await harness.ended("go")
+    await harness.run_turn("go")
     assert words(harness.model.requests[1])[-1] == away_text("prod")
 
 
@@ -151,5 +151,5 @@ async def test_no_tool_is_named_that_is_not_enabled_in_the_conversation(harness:
     harness.rules = RuleBook()
     harness.rules.amend([], [Profile("p", "p", tools={"n1": frozenset({"add_node"})})], [Binding(EVERYWHERE, "p")])
     harness.model.script = [ask_for(call("notes__add_notes")), say("I see.")]
-    await harness.ended("go")
+    await harness.run_turn("go")
     assert words(harness.model.requests[1])[-1].endswith(" Did you mean notes__add_node?")

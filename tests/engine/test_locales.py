@@ -97,7 +97,7 @@ async def test_the_reason_of_a_failure_is_in_the_language_of_the_conversation(ha
     async with running(engine):
         for language in ("ja", "en"):
             asked = replace(message(f"Well, {language}?"), locale=Locale(language, "UTC"))
-            view = await harness.surface.ended((await engine.receive(asked)).turn_id)
+            view = await harness.surface.wait_for_end((await engine.receive(asked)).turn_id)
             assert view.turn.status is TurnStatus.FAILED
             failures.append(view.turn.failure)
     japanese, english = failures

@@ -17,7 +17,7 @@ from bot.errors import DatabaseUnavailable
 from bot.ports import CallContext
 from bot.storage.turn_log.log import SqlTurnLog
 from tests.engine.conftest import EngineHarness
-from tests.fakes.parts import NEWEST, ask_for, call, message, returned, running, say, tool, until
+from tests.fakes.parts import NEWEST, ask_for, call, message, running, say, text_outcome, tool, until
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
 
@@ -66,7 +66,7 @@ async def test_a_turn_taken_over_while_its_process_slept_is_let_go_without_touch
         await until(lambda: len(harness.model.requests) == 1)
         await harness.log.adopt_orphans()
         async with running(awake):
-            view = await harness.surface.ended(receipt.turn_id)
+            view = await harness.surface.wait_for_end(receipt.turn_id)
             await until(lambda: not sleepy.worker.turns)
     assert view.turn.status is TurnStatus.DONE
     assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
@@ -86,7 +86,7 @@ async def test_a_result_is_stored_when_the_database_is_back(harness: EngineHarne
         return await run_once(transaction)
 
     harness.database.run_once = away  # type: ignore[method-assign]
-    view = await harness.ended("go")
+    view = await harness.run_turn("go")
     step = next(step for step in view.steps if isinstance(step, ToolStep))
     assert step.status is StepStatus.DONE
     assert len(harness.toolbox.calls) == 1
@@ -102,7 +102,7 @@ async def test_no_view_is_delivered_while_the_owner_of_turns_is_unknown(harness:
         await asyncio.sleep(0)
         assert len(harness.surface.views) == seen
         release.set()
-        return returned(call, "ok")
+        return text_outcome(call, "ok")
 
     harness.toolbox.add(tool("s__read", read_only=True), slow)
     harness.allow("s__read")
@@ -119,15 +119,15 @@ async def test_no_view_is_delivered_while_the_owner_of_turns_is_unknown(harness:
 
     harness.log.renew = away  # type: ignore[method-assign]
     async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+        view = await harness.surface.wait_for_end((await engine.receive(message("go"))).turn_id)
     assert view.turn.status is TurnStatus.DONE
 
 
 async def test_an_engine_whose_delivery_breaks_down_ends(harness: EngineHarness) -> None:
-    async def broken(*_: object) -> Sequence[str]:
+    async def raise_error(*_: object) -> Sequence[str]:
         raise RuntimeError("bug")
 
-    harness.log.stale_views = broken  # type: ignore[method-assign, assignment]
+    harness.log.stale_views = raise_error  # type: ignore[method-assign, assignment]
     with pytest.raises(ExceptionGroup):
         async with asyncio.timeout(10):
             await harness.engine().run()
@@ -259,7 +259,7 @@ async def test_a_tool_that_will_not_end_does_not_keep_the_process_from_leaving_n
                 await let_go.wait()
             except asyncio.CancelledError:
                 continue
-        return returned(call, "late")
+        return text_outcome(call, "late")
 
     harness.toolbox.add(tool("s__write"), deaf)
     harness.allow("s__write")

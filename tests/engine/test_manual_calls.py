@@ -11,14 +11,14 @@ from bot.ports import CallContext
 from bot.rendering.response_models import tool_call_shape
 from tests.engine.conftest import EngineHarness
 from tests.engine.test_approver_check import until_posted
-from tests.fakes.parts import ANA, answers_ok, ask_for, call, member, message, returned, running, say, tool, words
+from tests.fakes.parts import ANA, answers_ok, ask_for, call, member, message, running, say, text_outcome, tool, words
 
 
 async def lost(_call: ToolCall, _context: CallContext) -> ToolOutcome:
     return CallOutcomeUnknown("No answer within 30 s.")
 
 
-def asked(view: TurnView) -> ToolStep | None:
+def waiting_call(view: TurnView) -> ToolStep | None:
     waiting = (step for step in view.steps if isinstance(step, ToolStep) and step.status is StepStatus.AWAITING)
     return next(waiting, None)
 
@@ -30,17 +30,19 @@ async def test_a_call_of_unknown_outcome_is_run_again_only_with_a_fresh_approval
     engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("save it"))
-        await harness.surface.ended(first.turn_id)
+        await harness.surface.wait_for_end(first.turn_id)
         harness.toolbox.add(tool("notes__add"), answers_ok)
         again = await engine.run_again(first.turn_id, 2, ANA)
         assert (await engine.run_again(first.turn_id, 2, ANA)).turn_id == again.turn_id
-        view = await harness.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
-        step = asked(view)
+        view = await harness.surface.wait_for(
+            lambda view: view.turn.id == again.turn_id and waiting_call(view) is not None
+        )
+        step = waiting_call(view)
         assert step is not None
         assert step.approval is not None
         assert len(harness.toolbox.calls) == 1
         await engine.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
-        view = await harness.surface.ended(again.turn_id)
+        view = await harness.surface.wait_for_end(again.turn_id)
     assert view.turn.status is TurnStatus.DONE
     assert view.turn.question.text == "Run add again"
     assert harness.toolbox.calls[1][:2] == ("notes__add", {"text": "milk"})
@@ -54,16 +56,18 @@ async def test_the_next_question_has_the_calls_run_by_hand(harness: EngineHarnes
     engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("read"))
-        await harness.surface.ended(first.turn_id)
+        await harness.surface.wait_for_end(first.turn_id)
         harness.toolbox.add(tool("notes__read", read_only=True), answers_ok)
         again = await engine.run_again(first.turn_id, 2, ANA)
-        view = await harness.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
-        step = asked(view)
+        view = await harness.surface.wait_for(
+            lambda view: view.turn.id == again.turn_id and waiting_call(view) is not None
+        )
+        step = waiting_call(view)
         assert step is not None
         assert step.approval is not None
         await engine.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
-        await harness.surface.ended(again.turn_id)
-        await harness.surface.ended((await engine.receive(message("and?"))).turn_id)
+        await harness.surface.wait_for_end(again.turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("and?"))).turn_id)
     assert "(A person ran this by hand.\n" + enclose("notes__read", "ok") + ")" in words(harness.model.requests[2])
 
 
@@ -74,8 +78,8 @@ async def test_checking_asks_the_model_to_look_and_not_to_repeat(harness: Engine
     engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("save it"))
-        await harness.surface.ended(first.turn_id)
-        view = await harness.surface.ended((await engine.check_outcome(first.turn_id, 2, ANA)).turn_id)
+        await harness.surface.wait_for_end(first.turn_id)
+        view = await harness.surface.wait_for_end((await engine.check_outcome(first.turn_id, 2, ANA)).turn_id)
     assert 'notes__add with {"text": "milk"} was sent' in view.turn.question.text
     assert "Do not repeat the call." in words(harness.model.requests[2])[-1]
 
@@ -88,14 +92,14 @@ async def test_the_question_of_a_check_hides_the_same_as_a_card(harness: EngineH
     engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("save it"))
-        view = await harness.surface.wait_for(lambda view: asked(view) is not None)
-        step = asked(view)
+        view = await harness.surface.wait_for(lambda view: waiting_call(view) is not None)
+        step = waiting_call(view)
         assert step is not None
         assert step.approval is not None
         await engine.approvals.open_call(step.approval.id, 1, member(ANA))
         await engine.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
-        await harness.surface.ended(first.turn_id)
-        checked = await harness.surface.ended((await engine.check_outcome(first.turn_id, 2, ANA)).turn_id)
+        await harness.surface.wait_for_end(first.turn_id)
+        checked = await harness.surface.wait_for_end((await engine.check_outcome(first.turn_id, 2, ANA)).turn_id)
     text = checked.turn.question.text
     assert "[stored secret: header X-Key]" in text
     assert "then milk" in text
@@ -112,7 +116,7 @@ async def test_a_stored_secret_in_a_call_that_nobody_was_asked_about_is_masked_a
         ask_for(call("notes__add", text="login k3y-0f-the-notes", n=["k3y-0f-the-notes"])),
         say("Ok."),
     ]
-    view = await harness.ended("save it")
+    view = await harness.run_turn("save it")
     stored = await harness.log.get_view(view.turn.id)
     steps = [step for step in (*view.steps, *stored.steps) if isinstance(step, ToolStep)]
     assert len(steps) == 2
@@ -129,7 +133,7 @@ async def test_a_successful_or_unknown_call_is_not_run_again(harness: EngineHarn
     engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("save it"))
-        await harness.surface.ended(first.turn_id)
+        await harness.surface.wait_for_end(first.turn_id)
         for n in (1, 2, 7):
             with pytest.raises(NotFound):
                 await engine.run_again(first.turn_id, n, ANA)
@@ -140,15 +144,15 @@ async def test_only_a_call_of_unknown_outcome_may_have_run_when_it_is_asked_for_
     harness: EngineHarness, end: StepStatus
 ) -> None:
     async def fails(call: ToolCall, _context: CallContext) -> ToolOutcome:
-        return returned(call, "no room", is_error=True)
+        return text_outcome(call, "no room", is_error=True)
 
     harness.toolbox.add(tool("notes__add"), fails)
     harness.model.script = [ask_for(call("notes__add", text="milk")), say("Well.")]
     engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("save it"))
-        view = await harness.surface.wait_for(lambda view: asked(view) is not None)
-        step = asked(view)
+        view = await harness.surface.wait_for(lambda view: waiting_call(view) is not None)
+        step = waiting_call(view)
         assert step is not None
         assert step.approval is not None
         if end is StepStatus.CANCELLED:
@@ -159,9 +163,11 @@ async def test_only_a_call_of_unknown_outcome_may_have_run_when_it_is_asked_for_
         else:
             verdict = DecisionType.DENY if end is StepStatus.DENIED else DecisionType.APPROVE
             await engine.approvals.decide(Decision(step.approval.id, 1, verdict, ANA), member(ANA))
-        await harness.surface.ended(first.turn_id)
+        await harness.surface.wait_for_end(first.turn_id)
         again = await engine.run_again(first.turn_id, step.n, ANA)
-        view = await harness.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
+        view = await harness.surface.wait_for(
+            lambda view: view.turn.id == again.turn_id and waiting_call(view) is not None
+        )
         assert (view.turn.question.again, view.turn.question.may_have_run) == (True, False)
 
 
@@ -173,24 +179,26 @@ async def test_a_second_try_that_was_turned_down_can_be_asked_for_again_and_is_n
     harness.model.script = [ask_for(call("notes__add", text="milk")), say("I do not know.")]
     engine = harness.engine()
 
-    async def tried(turn_id: str, n: int, verdict: DecisionType) -> TurnView:
+    async def retry_and_decide(turn_id: str, n: int, verdict: DecisionType) -> TurnView:
         again = await engine.run_again(turn_id, n, ANA)
-        view = await harness.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
-        step = asked(view)
+        view = await harness.surface.wait_for(
+            lambda view: view.turn.id == again.turn_id and waiting_call(view) is not None
+        )
+        step = waiting_call(view)
         assert step is not None
         assert step.approval is not None
         await engine.approvals.decide(Decision(step.approval.id, 1, verdict, ANA), member(ANA))
-        return await harness.surface.ended(again.turn_id)
+        return await harness.surface.wait_for_end(again.turn_id)
 
     async with running(engine):
         first = await engine.receive(message("save it"))
-        await harness.surface.ended(first.turn_id)
+        await harness.surface.wait_for_end(first.turn_id)
         harness.toolbox.add(tool("notes__add"), answers_ok)
-        denied = await tried(first.turn_id, 2, DecisionType.DENY)
+        denied = await retry_and_decide(first.turn_id, 2, DecisionType.DENY)
         assert denied.turn.question.may_have_run
         with pytest.raises(NotFound):
             await engine.check_outcome(denied.turn.id, 1, ANA)
-        done = await tried(denied.turn.id, 1, DecisionType.APPROVE)
+        done = await retry_and_decide(denied.turn.id, 1, DecisionType.APPROVE)
         assert done.turn.question.may_have_run, "the first of the three may have run"
         recent = await engine.recent_turns(done.turn.conversation, 2)
         assert [view.turn.id for view in recent] == [denied.turn.id, done.turn.id]

@@ -37,7 +37,7 @@ class Vendors:
         return self.chain
 
 
-def thought(of: str, *calls: Call) -> Say:
+def thinking_reply(of: str, *calls: Call) -> Say:
     return Say(f"{of} says", calls, thinking=f"{of} thinks")
 
 
@@ -48,9 +48,9 @@ async def test_each_vendor_gets_replies_of_others_without_their_reasoning(
         harness.toolbox.add(tool(f"notes__add_{n}"))
     harness.allow("notes__add_1", "notes__add_2")
     replies: tuple[list[Reply], ...] = (
-        [thought("one", Call(SEARCH, {"query": "add"})), BUSY, thought("one")],
-        [thought("two", Call(CALL, {"name": "notes__add_1", "arguments": {}})), BUSY],
-        [thought("three", Call("notes__add_2")), thought("three")],
+        [thinking_reply("one", Call(SEARCH, {"query": "add"})), BUSY, thinking_reply("one")],
+        [thinking_reply("two", Call(CALL, {"name": "notes__add_1", "arguments": {}})), BUSY],
+        [thinking_reply("three", Call("notes__add_2")), thinking_reply("three")],
     )
     with ExitStack() as stack:
         services = [
@@ -60,9 +60,9 @@ async def test_each_vendor_gets_replies_of_others_without_their_reasoning(
         vendors = Vendors(harness, services)
         engine = harness.engine(memory=HistoryBudget(replay=ToolReplay.FULL))
         async with running(engine):
-            first = await harness.surface.ended((await engine.receive(message("add two"))).turn_id)
+            first = await harness.surface.wait_for_end((await engine.receive(message("add two"))).turn_id)
             vendors.now += 2 * REST_SECONDS
-            second = await harness.surface.ended((await engine.receive(message("and now?"))).turn_id)
+            second = await harness.surface.wait_for_end((await engine.receive(message("and now?"))).turn_id)
         await vendors.chain.close()
     wrote = [step.model for view in (first, second) for step in view.steps if isinstance(step, ModelStep)]
     assert wrote == ["anthropic", "responses", "openai", "openai", "anthropic"]

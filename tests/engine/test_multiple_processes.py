@@ -33,9 +33,9 @@ from tests.fakes.parts import (
     call,
     member,
     message,
-    returned,
     running,
     say,
+    text_outcome,
     tool,
     until,
 )
@@ -83,7 +83,7 @@ async def world(request: pytest.FixtureRequest) -> World:
     return World(PostgresServer(await asyncio.to_thread(server.fresh)))
 
 
-def asked(view: TurnView) -> ToolStep | None:
+def waiting_call(view: TurnView) -> ToolStep | None:
     waiting = (step for step in view.steps if isinstance(step, ToolStep) and step.status is StepStatus.AWAITING)
     return next(waiting, None)
 
@@ -92,7 +92,7 @@ async def test_a_message_taken_in_by_one_process_is_answered_by_another(world: W
     world.model.script = [say("Hello.")]
     async with world.process() as front, world.process() as worker, running(worker.engine):
         receipt = await front.engine.receive(message("hi"))
-        view = await worker.surface.ended(receipt.turn_id)
+        view = await worker.surface.wait_for_end(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
 
 
@@ -107,7 +107,7 @@ async def test_a_click_in_one_process_starts_the_call_in_another_while_its_sibli
 
     async def slow(call: ToolCall, _context: CallContext) -> ToolOutcome:
         await release.wait()
-        return returned(call, "slow")
+        return text_outcome(call, "slow")
 
     world.toolbox.add(tool("s__slow", read_only=True), slow)
     world.toolbox.add(tool("s__write"))
@@ -117,7 +117,7 @@ async def test_a_click_in_one_process_starts_the_call_in_another_while_its_sibli
         elsewhere = await stack.enter_async_context(world.process(doorbell=doorbell))
         await stack.enter_async_context(running(worker.engine))
         receipt = await elsewhere.engine.receive(message("go"))
-        view = await worker.surface.wait_for(lambda view: asked(view) is not None)
+        view = await worker.surface.wait_for(lambda view: waiting_call(view) is not None)
         for step in view.steps:
             if isinstance(step, ToolStep) and step.approval is not None:
                 click = Decision(step.approval.id, 1, DecisionType.APPROVE, ANA)
@@ -125,7 +125,7 @@ async def test_a_click_in_one_process_starts_the_call_in_another_while_its_sibli
                 name = step.call.name
                 await until(lambda name=name: name in world.toolbox.names)  # type: ignore[misc]
         release.set()
-        await worker.surface.ended(receipt.turn_id)
+        await worker.surface.wait_for_end(receipt.turn_id)
     assert sorted(world.toolbox.names) == ["s__slow", "s__write"]
 
 
@@ -139,7 +139,7 @@ async def test_a_turn_is_stopped_from_another_process(world: World) -> None:
         receipt = await elsewhere.engine.receive(message("go"))
         await until(lambda: bool(world.model.requests))
         assert await elsewhere.engine.stop(receipt.turn_id, ANA)
-        view = await worker.surface.ended(receipt.turn_id)
+        view = await worker.surface.wait_for_end(receipt.turn_id)
     assert view.turn.failure == "Stopped by Ana."
 
 
@@ -156,15 +156,15 @@ async def test_a_process_that_leaves_hands_its_turns_over_at_once(world: World) 
     async with world.process() as first, world.process() as second:
         async with running(first.engine):
             receipt = await second.engine.receive(message("go"))
-            view = await first.surface.wait_for(lambda view: asked(view) is not None)
-            step = asked(view)
+            view = await first.surface.wait_for(lambda view: waiting_call(view) is not None)
+            step = waiting_call(view)
             assert step is not None
             assert step.approval is not None
             await second.engine.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
             await asyncio.wait_for(started.wait(), 10)
         world.toolbox.add(tool("s__read", read_only=True))
         async with running(second.engine):
-            view = await second.surface.ended(receipt.turn_id)
+            view = await second.surface.wait_for_end(receipt.turn_id)
         # The second process continued in the first process's message.
         assert await second.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
     assert view.turn.status is TurnStatus.DONE

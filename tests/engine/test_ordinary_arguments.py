@@ -23,7 +23,7 @@ CLOSED = replace(SEND, flow=Flow(sends=Sends.CLOSED))
 HERE = Rules(conversation=OPS, reviewed=lambda _tool: True, disguises=disguises)
 
 
-def judged(called: Tool, arguments: dict[str, Any]) -> SelfApproval:
+def judge_self_approval(called: Tool, arguments: dict[str, Any]) -> SelfApproval:
     return HERE.judge(called, arguments, PRIYA).requirements.self_approval
 
 
@@ -166,7 +166,7 @@ PLAIN = [
 
 @pytest.mark.parametrize("text", PLAIN)
 def test_plain_text_is_ordinary(text: str) -> None:
-    assert judged(SEND, {"text": text}) is SelfApproval.ALLOWED
+    assert judge_self_approval(SEND, {"text": text}) is SelfApproval.ALLOWED
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_plain_text_is_ordinary(text: str) -> None:
     ],
 )
 def test_plain_values_are_ordinary(arguments: dict[str, Any]) -> None:
-    assert judged(SEND, arguments) is SelfApproval.ALLOWED
+    assert judge_self_approval(SEND, arguments) is SelfApproval.ALLOWED
 
 
 REACHING = [
@@ -382,8 +382,8 @@ REACHING = [
 
 @pytest.mark.parametrize("text", REACHING)
 def test_a_text_that_may_reach_others_is_not_ordinary_however_it_is_spelled(text: str) -> None:
-    assert judged(SEND, {"text": text}) is SelfApproval.OTHERS
-    assert judged(SEND, {"note": {"lines": ["milk", text]}}) is SelfApproval.OTHERS
+    assert judge_self_approval(SEND, {"text": text}) is SelfApproval.OTHERS
+    assert judge_self_approval(SEND, {"note": {"lines": ["milk", text]}}) is SelfApproval.OTHERS
 
 
 @pytest.mark.parametrize(
@@ -417,7 +417,7 @@ def test_a_text_that_may_reach_others_is_not_ordinary_however_it_is_spelled(text
 def test_a_value_that_chooses_people_or_places_is_ordinary_only_if_it_is_the_askers_own(
     arguments: dict[str, Any],
 ) -> None:
-    assert judged(SEND, arguments) is SelfApproval.OTHERS
+    assert judge_self_approval(SEND, arguments) is SelfApproval.OTHERS
 
 
 MAY_CHOOSE = """
@@ -439,34 +439,34 @@ CONTENT = """
 @pytest.mark.parametrize("name", MAY_CHOOSE.split())
 def test_a_name_that_does_not_speak_of_content_may_choose_people_or_places(name: str) -> None:
     for value in ("milk", 5, 0.5, True, ["milk"], {"text": "milk"}):
-        assert judged(SEND, {name: value}) is SelfApproval.OTHERS
-        assert judged(SEND, {"fields": {name: value}}) is SelfApproval.OTHERS
+        assert judge_self_approval(SEND, {name: value}) is SelfApproval.OTHERS
+        assert judge_self_approval(SEND, {"fields": {name: value}}) is SelfApproval.OTHERS
     known: list[Any] = [None, "", [], "2026-12-01", PRIYA.id]
     for empty in known:
-        assert judged(SEND, {name: empty}) is SelfApproval.ALLOWED
+        assert judge_self_approval(SEND, {name: empty}) is SelfApproval.ALLOWED
 
 
 @pytest.mark.parametrize("name", CONTENT.split())
 def test_a_name_that_speaks_of_content_chooses_nobody(name: str) -> None:
     for value in ("milk", 5, 0.5, 35.6894875, 1e-7, True, False, ["milk"], {"text": "milk"}):
-        assert judged(SEND, {name: value}) is SelfApproval.ALLOWED
+        assert judge_self_approval(SEND, {name: value}) is SelfApproval.ALLOWED
     for value in ("@here", 15555550100, 15555550100.0, 345678901234567891, {"@here": "milk"}, ["milk", "#general"]):
-        assert judged(SEND, {name: value}) is SelfApproval.OTHERS
+        assert judge_self_approval(SEND, {name: value}) is SelfApproval.OTHERS
 
 
 @pytest.mark.parametrize("sends", [Sends.TEAM, Sends.WORLD])
 def test_what_a_closed_server_keeps_needs_no_approver(sends: Sends) -> None:
     for text in ("see https://docs.example/x in #ops", "localhost:8080", "a=b", "0x7f.1"):
-        assert judged(CLOSED, {"text": text, "owner": "Ben"}) is SelfApproval.ALLOWED
-        assert judged(replace(CLOSED, flow=Flow(sends=sends)), {"text": text}) is SelfApproval.OTHERS
+        assert judge_self_approval(CLOSED, {"text": text, "owner": "Ben"}) is SelfApproval.ALLOWED
+        assert judge_self_approval(replace(CLOSED, flow=Flow(sends=sends)), {"text": text}) is SelfApproval.OTHERS
     for text in ("ask @ben", "ben%40corp", "＠here", "Ｕ0BOBBOB1", "pаypal", "&lt;!channel&gt;"):
-        assert judged(CLOSED, {"text": text}) is SelfApproval.OTHERS
+        assert judge_self_approval(CLOSED, {"text": text}) is SelfApproval.OTHERS
 
 
 def test_a_closed_read_with_an_address_leaves_the_closed_world() -> None:
     read = replace(SEND, annotations=Annotations(read_only=True))
-    assert judged(read, {"query": "a=b"}) is SelfApproval.ALLOWED
-    assert judged(read, {"query": "https://evil.example/?milk"}) is SelfApproval.OTHERS
+    assert judge_self_approval(read, {"query": "a=b"}) is SelfApproval.ALLOWED
+    assert judge_self_approval(read, {"query": "https://evil.example/?milk"}) is SelfApproval.OTHERS
 
 
 @pytest.mark.parametrize(
@@ -484,12 +484,12 @@ def test_a_closed_read_with_an_address_leaves_the_closed_world() -> None:
 def test_a_listed_recipient_that_is_left_out_is_unknown(arguments: dict[str, Any], ordinary: bool) -> None:
     for sends in Sends:
         sending = replace(SEND, flow=Flow(sends=sends, recipients=("to", "cc")))
-        assert (judged(sending, arguments) is SelfApproval.ALLOWED) is ordinary
+        assert (judge_self_approval(sending, arguments) is SelfApproval.ALLOWED) is ordinary
 
 
 def test_nested_values_are_looked_at_like_others() -> None:
     nested: Any = "milk"
     for _ in range(300):
         nested = [nested]
-    assert judged(SEND, {"text": nested}) is SelfApproval.ALLOWED
-    assert judged(SEND, {"text": [nested, "#general"]}) is SelfApproval.OTHERS
+    assert judge_self_approval(SEND, {"text": nested}) is SelfApproval.ALLOWED
+    assert judge_self_approval(SEND, {"text": [nested, "#general"]}) is SelfApproval.OTHERS

@@ -41,7 +41,7 @@ def read(text: str, default: ApprovalPolicy | None = None) -> Policies:
     return read_policies(text, default, "config/policy.toml")
 
 
-def refused(text: str, default: ApprovalPolicy | None = None) -> SettingsError:
+def policy_error(text: str, default: ApprovalPolicy | None = None) -> SettingsError:
     with pytest.raises(SettingsError) as caught:
         read(text, default)
     assert caught.value.cause.startswith("config/policy.toml")
@@ -192,7 +192,7 @@ default = "ASK_USER"
     ],
 )
 def test_an_unknown_key_is_refused_with_its_line_and_the_known_keys(text: str, cause: str, choice: str) -> None:
-    error = refused(text)
+    error = policy_error(text)
     assert error.cause == f"config/policy.toml{cause}"
     assert error.fix == f"use one of {choice}"
 
@@ -229,7 +229,7 @@ def test_an_unknown_key_is_refused_with_its_line_and_the_known_keys(text: str, c
     ],
 )
 def test_a_rule_that_cannot_be_used_is_refused_with_its_line(entries: str, line: int, problem: str) -> None:
-    error = refused(f'default = "ASK_USER"\n\n[[rules]]\n{entries}\n[[rules]]\npolicy = "AUTO"\n')
+    error = policy_error(f'default = "ASK_USER"\n\n[[rules]]\n{entries}\n[[rules]]\npolicy = "AUTO"\n')
     assert error.cause.startswith(f"config/policy.toml, line {line}: {problem}")
 
 
@@ -237,13 +237,13 @@ def test_a_rule_that_cannot_be_used_is_refused_with_its_line(entries: str, line:
 @pytest.mark.parametrize("place", ["default", "servers.a.default", "servers.a.tools.t"])
 def test_a_word_that_is_no_policy_is_refused_with_those_that_are(place: str, value: Any) -> None:
     written = "{ x = 1 }" if isinstance(value, dict) else str(value).lower() if value is True else repr(value)
-    error = refused(f"{place} = {written}")
+    error = policy_error(f"{place} = {written}")
     assert error.cause == f"config/policy.toml, line 1: {place} is {value!r}."
     assert error.fix == "use one of ALWAYS_ALLOW, ALWAYS_DENY, ASK_USER, AUTO"
 
 
 def test_a_wrong_default_is_refused_also_where_the_variable_wins() -> None:
-    assert "default is 'ALWAYS_ALOW'" in refused('default = "ALWAYS_ALOW"', ASK).cause
+    assert "default is 'ALWAYS_ALOW'" in policy_error('default = "ALWAYS_ALOW"', ASK).cause
 
 
 @pytest.mark.parametrize(
@@ -255,27 +255,27 @@ def test_a_wrong_default_is_refused_also_where_the_variable_wins() -> None:
     ],
 )
 def test_a_value_that_must_be_a_table_is_named(text: str, place: str) -> None:
-    error = refused(text)
+    error = policy_error(text)
     assert error.cause == f"config/policy.toml, line 1: {place} must be a table."
     assert f"[{place}]" in error.fix
 
 
 @pytest.mark.parametrize("text", ["rules = 3", "[rules]\nx = 1", "rules = [1]"])
 def test_rules_that_are_no_rules_are_refused(text: str) -> None:
-    assert "line 1: rules must be rules of their own." in refused(text).cause
+    assert "line 1: rules must be rules of their own." in policy_error(text).cause
 
 
 @pytest.mark.parametrize("pattern", ["*", "delete_*", "get_?", "[a]"])
 def test_a_pattern_in_the_short_form_is_refused_because_it_would_match_nothing(pattern: str) -> None:
     for text in (f'[servers.a.tools]\n"{pattern}" = "ALWAYS_DENY"', f'[servers."{pattern}"]'):
-        error = refused(text)
+        error = policy_error(text)
         assert repr(pattern) in error.cause
         assert "[[rules]]" in error.fix
 
 
 def test_a_long_value_does_not_fill_the_screen() -> None:
-    assert len(str(refused(f'default = "{"x" * 10_000}"'))) < 260
-    assert len(str(refused(f'[[rules]]\npolicy = "{"x" * 10_000}"'))) < 260
+    assert len(str(policy_error(f'default = "{"x" * 10_000}"'))) < 260
+    assert len(str(policy_error(f'[[rules]]\npolicy = "{"x" * 10_000}"'))) < 260
 
 
 # ---------------------------------------------------------------------- approvers
@@ -387,6 +387,6 @@ def test_the_file_decides_if_the_asker_may_approve() -> None:
     assert read("").self_approval
     assert read("self_approval = true").self_approval
     assert not read('default = "ASK_USER"\nself_approval = false\n').self_approval
-    error = refused('self_approval = "never"')
+    error = policy_error('self_approval = "never"')
     assert error.cause == "config/policy.toml, line 1: self_approval is 'never'."
     assert error.fix == "write true or false"

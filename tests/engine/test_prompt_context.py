@@ -63,7 +63,7 @@ def record(
     return TurnRecord(Turn(f"t{seq}", HALL, seq, ANA, question, status, 0.0), steps, len(steps))
 
 
-def said(n: int, text: str, *calls: ToolCall) -> ModelStep:
+def make_reply(n: int, text: str, *calls: ToolCall) -> ModelStep:
     return ModelStep(n, assistant(text, *calls))
 
 
@@ -111,7 +111,7 @@ def shape(messages: tuple[Message, ...]) -> list[tuple[str, str]]:
 
 
 def exchange(seq: int, question: str, answer: str) -> TurnRecord:
-    return record(said(1, answer), text=question, status=TurnStatus.DONE, seq=seq)
+    return record(make_reply(1, answer), text=question, status=TurnStatus.DONE, seq=seq)
 
 
 # ---------------------------------------------------------------------- instructions
@@ -131,7 +131,7 @@ def test_the_order_is_system_instruction_then_context_then_the_instructions_of_t
     messages = transcript(
         record(
             ran(1, "kb__search", text="Page 7: rain.", origin=CallOrigin.CONTEXT),
-            said(2, "Looking.", ToolCall("c3", "weather__forecast")),
+            make_reply(2, "Looking.", ToolCall("c3", "weather__forecast")),
             ran(3, "weather__forecast", text="Rain."),
         ),
         (exchange(0, "Before?", "Yes."),),
@@ -185,11 +185,11 @@ def test_a_response_instruction_comes_once_a_turn_however_often_its_server_runs(
     messages = transcript(
         record(
             ran(1, "kb__search", origin=CallOrigin.CONTEXT),
-            said(2, "", ToolCall("c3", "weather__a"), ToolCall("c4", "weather__b"), ToolCall("c5", "kb__search")),
+            make_reply(2, "", ToolCall("c3", "weather__a"), ToolCall("c4", "weather__b"), ToolCall("c5", "kb__search")),
             ran(3, "weather__a"),
             ran(4, "weather__b"),
             ran(5, "kb__search"),
-            said(6, "", ToolCall("c7", "weather__a")),
+            make_reply(6, "", ToolCall("c7", "weather__a")),
             ran(7, "weather__a"),
         ),
         (),
@@ -212,7 +212,7 @@ def test_a_call_that_gave_nothing_brings_no_response_instruction(status: StepSta
     messages = transcript(
         record(
             ran(1, "kb__search", status, "secret of the failure", origin=CallOrigin.CONTEXT),
-            said(2, "", ToolCall("c3", "weather__a")),
+            make_reply(2, "", ToolCall("c3", "weather__a")),
             ran(3, "weather__a", status),
         ),
         (),
@@ -227,15 +227,18 @@ def test_a_call_that_gave_nothing_brings_no_response_instruction(status: StepSta
 
 def test_the_instruction_of_an_earlier_turn_is_given_again_in_the_next() -> None:
     earlier = record(
-        said(1, "", ToolCall("c2", "weather__a")), ran(2, "weather__a"), said(3, "Rain."), status=TurnStatus.DONE
+        make_reply(1, "", ToolCall("c2", "weather__a")),
+        ran(2, "weather__a"),
+        make_reply(3, "Rain."),
+        status=TurnStatus.DONE,
     )
-    now = record(said(1, "", ToolCall("c2", "weather__a")), ran(2, "weather__a"), seq=2)
+    now = record(make_reply(1, "", ToolCall("c2", "weather__a")), ran(2, "weather__a"), seq=2)
     assert shape(transcript(now, (earlier,), GUIDED, ""))[-1] == ("system", "[weather] Say how sure it is.")
 
 
 def test_a_call_to_a_tool_that_does_not_exist_brings_no_instruction() -> None:
     invented = ToolStep(2, ToolCall("c2", "kb__search"), None, StepStatus.DONE, result=ToolResult("c2", ()))
-    messages = transcript(record(said(1, "", invented.call), invented), (), GUIDED, "")
+    messages = transcript(record(make_reply(1, "", invented.call), invented), (), GUIDED, "")
     assert [message.role for message in messages] == [
         MessageRole.SYSTEM,
         MessageRole.USER,
@@ -249,7 +252,7 @@ def test_texts_of_servers_tools_and_users_stand_in_no_system_message() -> None:
     messages = transcript(
         record(
             ran(1, "kb__search", text=foreign, origin=CallOrigin.CONTEXT),
-            said(2, "", ToolCall("c3", "kb__search")),
+            make_reply(2, "", ToolCall("c3", "kb__search")),
             ran(3, "kb__search", text=foreign),
             text=foreign,
             context=(f"ben: {foreign}",),
@@ -282,9 +285,9 @@ def test_earlier_and_missing_messages_are_marked_as_information() -> None:
 def test_earlier_turns_are_question_and_answer_oldest_first() -> None:
     with_tools = record(
         ran(1, "kb__search", text="found", origin=CallOrigin.CONTEXT),
-        said(2, "Let me look.", ToolCall("c3", "s__t")),
+        make_reply(2, "Let me look.", ToolCall("c3", "s__t")),
         ran(3, "s__t", text="42"),
-        said(4, "It is 42."),
+        make_reply(4, "It is 42."),
         text="How many?",
         context=("ben: I wonder too",),
         status=TurnStatus.DONE,
@@ -310,13 +313,15 @@ def test_provider_data_goes_along_with_its_answer() -> None:
     ("earlier", "words"),
     [
         (record(status=TurnStatus.CANCELLED), "(I was stopped before I had answered.)"),
-        (record(said(1, "Half an ans"), status=TurnStatus.CANCELLED), "Half an ans\n(I was stopped here.)"),
+        (record(make_reply(1, "Half an ans"), status=TurnStatus.CANCELLED), "Half an ans\n(I was stopped here.)"),
         (record(status=TurnStatus.FAILED), "(I could not answer.)"),
-        (record(said(1, " \n"), status=TurnStatus.DONE), "(I gave no answer.)"),
-        (record(said(1, ""), status=TurnStatus.DONE), "(I gave no answer.)"),
+        (record(make_reply(1, " \n"), status=TurnStatus.DONE), "(I gave no answer.)"),
+        (record(make_reply(1, ""), status=TurnStatus.DONE), "(I gave no answer.)"),
         (
             record(
-                said(1, "", ToolCall("c2", "s__t")), open_call(2, StepStatus.CANCELLED), status=TurnStatus.CANCELLED
+                make_reply(1, "", ToolCall("c2", "s__t")),
+                open_call(2, StepStatus.CANCELLED),
+                status=TurnStatus.CANCELLED,
             ),
             "(I was stopped before I had answered.)",
         ),
@@ -371,7 +376,7 @@ def test_every_call_of_every_reply_is_answered_once_right_after_it(rounds: list[
     for statuses in rounds:
         reply_n = len(steps) + 1
         calls = [open_call(reply_n + i, status) for i, status in enumerate(statuses, start=1)]
-        steps += [said(reply_n, "text", *(step.call for step in calls)), *calls]
+        steps += [make_reply(reply_n, "text", *(step.call for step in calls)), *calls]
     messages = [
         message for message in transcript(record(*steps), (), GUIDED, "P") if message.role is not MessageRole.SYSTEM
     ]

@@ -16,7 +16,7 @@ from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.messages import PlatformHint, SystemPrompt
 from bot.errors import ModelRejected
 from tests.engine.conftest import EngineHarness
-from tests.engine.test_history import LONG, SHORT, is_summary, numbered, talk
+from tests.engine.test_history import LONG, SHORT, is_summary, numbered_questions, talk
 from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, running, say, tool
 
 
@@ -24,7 +24,7 @@ def steady(request: ModelRequest) -> object:
     return request.messages[: request.stable_messages]
 
 
-async def found(wanted: ToolCall, _: object) -> ToolOutcome:
+async def return_long_text(wanted: ToolCall, _: object) -> ToolOutcome:
     return CallReturned(ToolResult(wanted.id, (TextPart("found " * 1_000),)))
 
 
@@ -33,8 +33,8 @@ async def found(wanted: ToolCall, _: object) -> ToolOutcome:
 async def test_after_any_event_the_next_request_begins_with_the_one_before(
     harness: EngineHarness, replay: ToolReplay, shared: bool
 ) -> None:
-    harness.toolbox.add(tool("s__read", read_only=True), found)
-    harness.toolbox.add(tool("s__find", read_only=True), found)
+    harness.toolbox.add(tool("s__read", read_only=True), return_long_text)
+    harness.toolbox.add(tool("s__find", read_only=True), return_long_text)
     harness.toolbox.guidance = (ServerGuidance("s", "Mind s.", "Say where it is from.", auto_context_tool="s__find"),)
     harness.allow("s__read", "s__find")
     harness.model.capabilities = Capabilities(images=True, documents=True)
@@ -72,7 +72,7 @@ async def test_after_any_event_the_next_request_begins_with_the_one_before(
         ):
             harness.toolbox.absent = ("s2 is away.",) if said.text == "this fails" else ()
             receipt = await engine.receive(said)
-            await harness.surface.ended(receipt.turn_id)
+            await harness.surface.wait_for_end(receipt.turn_id)
     requests = harness.model.requests
     assert len(requests) == 8
     for earlier, later in pairwise(requests):
@@ -91,7 +91,7 @@ async def test_between_two_summaries_requests_begin_as_those_before_them_did(har
     harness.model.script = [answer] * 40
     engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(harness, engine, *numbered(1, 16))
+        await talk(harness, engine, *numbered_questions(1, 16))
     went_on = 0
     for earlier, later in pairwise(harness.model.requests):
         if not is_summary(earlier) and not is_summary(later):

@@ -13,7 +13,7 @@ from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool
 
 
-def asked(view: TurnView) -> ToolStep | None:
+def waiting_call(view: TurnView) -> ToolStep | None:
     waiting = (step for step in view.steps if isinstance(step, ToolStep) and step.status is StepStatus.AWAITING)
     return next(waiting, None)
 
@@ -33,8 +33,8 @@ async def test_it_says_so_although_it_came_first_and_stopping_that_turn_lets_it_
         (offer,) = available_actions(view)
         assert offer == StopTurnAction(first.turn_id)
         assert await engine.stop(offer.turn_id, BEN)
-        stopped = await harness.surface.ended(first.turn_id)
-        answered = await harness.surface.ended(second.turn_id)
+        stopped = await harness.surface.wait_for_end(first.turn_id)
+        answered = await harness.surface.wait_for_end(second.turn_id)
     assert (stopped.turn.status, stopped.turn.failure) == (TurnStatus.CANCELLED, "Stopped by Ben.")
     assert answered.turn.status is TurnStatus.DONE
     assert harness.toolbox.calls == []
@@ -46,14 +46,14 @@ async def test_when_the_call_is_approved_nothing_is_in_its_way_any_more(harness:
     engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("save it"))
-        card = await harness.surface.wait_for(lambda view: asked(view) is not None)
+        card = await harness.surface.wait_for(lambda view: waiting_call(view) is not None)
         second = await engine.receive(message("hello"))
         behind = await harness.surface.wait_for(lambda view: view.turn.id == second.turn_id)
-        step = asked(card)
+        step = waiting_call(card)
         assert step is not None
         assert step.approval is not None
         await engine.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
-        await harness.surface.ended(second.turn_id)
+        await harness.surface.wait_for_end(second.turn_id)
     assert behind.blocker == BlockingTurn(first.turn_id, awaits_approval=True)
     places = [waiting_text(view) for view in harness.surface.views if view.turn.id == second.turn_id]
     assert places[0] == "Waiting behind an approval"
@@ -77,4 +77,4 @@ async def test_a_turn_queued_behind_a_question_of_a_server_can_be_stopped_the_sa
         assert waiting_text(behind) == "Waiting behind a question of a server"
         assert available_actions(behind) == (StopTurnAction(first.turn_id),)
         await engine.stop(first.turn_id, BEN)
-        await harness.surface.ended(second.turn_id)
+        await harness.surface.wait_for_end(second.turn_id)

@@ -20,7 +20,7 @@ from tests.fakes.parts import ANA, BEN, ScriptedModel, message, running, say, wo
 MESSAGES, CONVERSATIONS, EVENTS = 24, 5, 60
 
 
-def sent(n: int) -> InboundMessage:
+def nth_message(n: int) -> InboundMessage:
     """Return the `n`th message, always the same."""
     where = ConversationKey("test", "w", "many", str(n % CONVERSATIONS))
     return message(f"message {n}.", f"key-{n}", conversation=where, author=(ANA, BEN)[n % 2])
@@ -69,7 +69,7 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(
     for _ in range(4):  # the process leaves and comes back
         async with running(engine):
             for _ in range(EVENTS // 4):
-                task = asyncio.create_task(engine.receive(sent(chance.randrange(MESSAGES))))
+                task = asyncio.create_task(engine.receive(nth_message(chance.randrange(MESSAGES))))
                 tasks.append(task)
                 for _ in range(chance.randrange(12)):
                     await asyncio.sleep(0)
@@ -79,8 +79,8 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(
                     await engine.stop(chance.choice(known), ANA)
                 known += [each.result().turn_id for each in tasks if each.done() and not each.cancelled()]
     async with running(engine):
-        receipts = [await engine.receive(sent(n)) for n in range(MESSAGES)]
-        views = [await harness.surface.ended(receipt.turn_id) for receipt in receipts]
+        receipts = [await engine.receive(nth_message(n)) for n in range(MESSAGES)]
+        views = [await harness.surface.wait_for_end(receipt.turn_id) for receipt in receipts]
     assert len({receipt.turn_id for receipt in receipts}) == MESSAGES
     everything = [
         view.turn.id

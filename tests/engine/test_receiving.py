@@ -21,7 +21,7 @@ ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
 OUT_OF_REACH = ConversationKey("other", "w", "elsewhere", "1")
 
 
-def said(n: int) -> InboundMessage:
+def nth_message(n: int) -> InboundMessage:
     """Return the `n`th message, in its own conversation."""
     return message(f"m{n}", conversation=ConversationKey("test", "w", "many", str(n)))
 
@@ -55,7 +55,7 @@ async def test_a_message_is_answered_without_looking_round_for_it(harness: Engin
         await looked_round(engine)
         may_end = without_claims(harness)
         receipt = await engine.receive(message("hi"))
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
         may_end.set()
     assert (view.turn.status, view.steps[0].message.text) == (TurnStatus.DONE, "Hello.")  # type: ignore[union-attr]
 
@@ -73,7 +73,7 @@ async def test_a_turn_without_capacity_waits_until_there_is_some(harness: Engine
         (held,) = engine.worker.turns
         await engine.stop(held, message("").author)
         other = second if held == first.turn_id else first
-        assert (await harness.surface.ended(other.turn_id)).turn.status is TurnStatus.DONE
+        assert (await harness.surface.wait_for_end(other.turn_id)).turn.status is TurnStatus.DONE
 
 
 async def test_a_turn_that_is_being_claimed_takes_capacity_too(harness: EngineHarness) -> None:
@@ -114,7 +114,7 @@ async def test_no_message_overtakes_those_that_wait_for_room(harness: EngineHarn
     engine = harness.engine(most_turns=2)
     async with running(engine):
         await looked_round(engine)
-        first, second, third = [await engine.receive(said(n)) for n in range(3)]
+        first, second, third = [await engine.receive(nth_message(n)) for n in range(3)]
         await until(lambda: set(engine.worker.turns) == {first.turn_id, second.turn_id})
         harness.log.claim = slow  # type: ignore[method-assign, assignment]
         looking.clear()
@@ -123,7 +123,7 @@ async def test_no_message_overtakes_those_that_wait_for_room(harness: EngineHarn
             await looking.wait()
         await engine.stop(second.turn_id, ANA)
         await until(lambda: not engine.worker.turns)
-        fourth = await engine.receive(said(3))
+        fourth = await engine.receive(nth_message(3))
         assert not engine.worker.turns
         go_on.set()
         await until(lambda: tuple(engine.worker.turns) == (third.turn_id, fourth.turn_id))
@@ -149,7 +149,7 @@ async def test_a_turn_is_taken_by_the_first_process_that_claims(harness: EngineH
     async with running(engine):
         await looked_round(engine)
         receipt = await engine.receive(message("hi"))
-        assert (await harness.surface.ended(receipt.turn_id)).turn.status is TurnStatus.DONE
+        assert (await harness.surface.wait_for_end(receipt.turn_id)).turn.status is TurnStatus.DONE
 
 
 async def test_a_message_being_received_when_the_process_leaves_is_released(harness: EngineHarness) -> None:
@@ -210,7 +210,7 @@ async def test_a_turn_does_not_end_with_the_request_it_came_with(
         await looked_round(engine)
         with in_context(request="r-1"):
             receipt = await engine.receive(message("hi"))
-        await harness.surface.ended(receipt.turn_id)
+        await harness.surface.wait_for_end(receipt.turn_id)
     (line,) = [entry for entry in map(json.loads, capsys.readouterr().err.splitlines()) if entry["message"] == "spoken"]
     assert (line["turn"], line["conversation"]) == (receipt.turn_id, str(message("").conversation))
     assert "request" not in line

@@ -18,7 +18,7 @@ WORDS = "Words that nobody has counted yet. "
 ASKED = 100
 
 
-def taken(*events: ModelEvent) -> Usage:
+def attempt_usage(*events: ModelEvent) -> Usage:
     attempt = RequestAttempt(CLAIM, 1, UsageKind.REPLY, "m", ASKED, estimates=Estimates())
     for event in events:
         attempt.take(event)
@@ -29,18 +29,18 @@ def taken(*events: ModelEvent) -> Usage:
 
 def test_a_service_that_counts_nothing_until_the_end_takes_back_no_word() -> None:
     nothing_yet = UsageReported(Usage())
-    assert taken(nothing_yet, TextDelta(WORDS), nothing_yet, TextDelta(WORDS), nothing_yet) == Usage(
+    assert attempt_usage(nothing_yet, TextDelta(WORDS), nothing_yet, TextDelta(WORDS), nothing_yet) == Usage(
         ASKED, round(estimate_text(WORDS * 2))
     )
 
 
 def test_repeated_input_counts_do_not_count_later_output() -> None:
     read = UsageReported(Usage(5_000, 1, 4_000))
-    assert taken(read, TextDelta(WORDS), read) == Usage(5_000, 1 + round(estimate_text(WORDS)), 4_000)
+    assert attempt_usage(read, TextDelta(WORDS), read) == Usage(5_000, 1 + round(estimate_text(WORDS)), 4_000)
 
 
 def test_counted_usage_stays_counted() -> None:
-    assert taken(
+    assert attempt_usage(
         UsageReported(Usage(5_000, 30, 4_000, 500, 20)), UsageReported(), UsageReported(Usage(0, 40, 0, 0, 25))
     ) == Usage(5_000, 40, 4_000, 500, 25)
 
@@ -58,7 +58,7 @@ EVENTS = st.lists(
 def test_it_is_never_less_than_the_service_has_said_nor_nothing_where_something_was_written(
     events: Sequence[ModelEvent],
 ) -> None:
-    found = taken(*events)
+    found = attempt_usage(*events)
     said = [event.usage for event in events if isinstance(event, UsageReported)]
     written = "".join(event.text for event in events if isinstance(event, TextDelta))
     assert found.input_tokens >= max((each.input_tokens for each in said), default=ASKED)

@@ -23,7 +23,7 @@ from bot.engine.turn_runner import NO_PROMPT
 from bot.mcp.resource_tools import request_tools
 from bot.ports import CallContext
 from tests.engine.conftest import EngineHarness
-from tests.fakes.parts import answers_ok, ask_for, call, message, returned, running, say, tool, words
+from tests.fakes.parts import answers_ok, ask_for, call, message, running, say, text_outcome, tool, words
 
 ASK, DENY = ApprovalPolicy.ASK_USER, ApprovalPolicy.ALWAYS_DENY
 
@@ -34,7 +34,7 @@ def requests_of(name: str, **more: Any) -> tuple[Tool, ...]:
 
 
 async def contents(made: ToolCall, _context: CallContext) -> ToolOutcome:
-    return returned(made, f"what {made.arguments.get('uri', 'is listed')} says")
+    return text_outcome(made, f"what {made.arguments.get('uri', 'is listed')} says")
 
 
 def add(harness: EngineHarness, name: str, **more: Any) -> None:
@@ -43,11 +43,11 @@ def add(harness: EngineHarness, name: str, **more: Any) -> None:
         harness.toolbox.add(each, contents)
 
 
-async def answered(harness: EngineHarness, received: InboundMessage, *script: Any, **changes: Any) -> TurnView:
+async def run_turn(harness: EngineHarness, received: InboundMessage, *script: Any, **changes: Any) -> TurnView:
     harness.model.script = [*script]
     engine = harness.engine(**changes)
     async with running(engine):
-        return await harness.surface.ended((await engine.receive(received)).turn_id)
+        return await harness.surface.wait_for_end((await engine.receive(received)).turn_id)
 
 
 def steps(view: TurnView) -> list[ToolStep]:
@@ -65,11 +65,11 @@ PROMPT = ToolCall("p1", "notes__get_mcp_prompt", {"name": "letter", "arguments":
 
 async def test_two_definitions_are_offered_for_all_servers_and_none_without_resources(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("s__t"))
-    await answered(harness, message("hi"), say("ok"))
+    await run_turn(harness, message("hi"), say("ok"))
     assert [each.name for each in harness.model.requests[0].tools] == ["s__t"]
     add(harness, "notes")
     add(harness, "files")
-    await answered(harness, message("again"), say("ok"))
+    await run_turn(harness, message("again"), say("ok"))
     offered = harness.model.requests[-1].tools
     assert [each.name for each in offered] == ["s__t", LIST_RESOURCES, READ_RESOURCE]
     assert "Servers: files, notes." in offered[-1].description
@@ -77,7 +77,7 @@ async def test_two_definitions_are_offered_for_all_servers_and_none_without_reso
 
 async def test_a_read_is_a_call_of_the_servers_tool_and_needs_no_approval(harness: EngineHarness) -> None:
     add(harness, "notes")
-    view = await answered(harness, message("read it"), ask_for(READ_NOTES), say("done"))
+    view = await run_turn(harness, message("read it"), ask_for(READ_NOTES), say("done"))
     (step,) = steps(view)
     assert (step.status, step.call.name, dict(step.call.arguments)) == (
         StepStatus.DONE,
@@ -99,7 +99,7 @@ async def test_a_rule_about_the_servers_tool_counts(harness: EngineHarness, poli
     async with running(engine):
         turn = (await engine.receive(message("read it"))).turn_id
         if policy is DENY:
-            assert [step.status for step in steps(await harness.surface.ended(turn))] == [StepStatus.DENIED]
+            assert [step.status for step in steps(await harness.surface.wait_for_end(turn))] == [StepStatus.DENIED]
         else:
             await harness.surface.wait_for(lambda view: any(step.approval for step in steps(view)))
     assert not harness.toolbox.calls
@@ -124,7 +124,7 @@ async def test_a_server_that_cannot_be_read_is_told_in_a_sentence(
     add(harness, "files")
     harness.toolbox.add(tool("mail__send"))
     harness.toolbox.unavailable = frozenset({"away"})
-    view = await answered(harness, message("read"), ask_for(call(READ_RESOURCE, **arguments)), say("no"))
+    view = await run_turn(harness, message("read"), ask_for(call(READ_RESOURCE, **arguments)), say("no"))
     (step,) = steps(view)
     assert step.result is not None
     assert step.result.text.startswith(reason)
@@ -132,7 +132,7 @@ async def test_a_server_that_cannot_be_read_is_told_in_a_sentence(
 
 async def test_the_only_server_need_not_be_named(harness: EngineHarness) -> None:
     add(harness, "notes")
-    view = await answered(harness, message("list"), ask_for(call(LIST_RESOURCES, query="trees")), say("ok"))
+    view = await run_turn(harness, message("list"), ask_for(call(LIST_RESOURCES, query="trees")), say("ok"))
     assert harness.toolbox.calls[0][:2] == ("notes__list_mcp_resources", {"query": "trees"})
     assert view.turn.status is TurnStatus.DONE
 
@@ -144,10 +144,10 @@ async def test_a_resource_that_the_profile_does_not_enable_cannot_be_read(harnes
     book = RuleBook(Policies(), Approvers())
     book.amend((), [Profile("p", "p", servers=frozenset({notes}))], [Binding(EVERYWHERE, "p")])
     harness.rules = book
-    view = await answered(harness, message("read"), ask_for(call(READ_RESOURCE, server="files", uri="x")), say("no"))
+    view = await run_turn(harness, message("read"), ask_for(call(READ_RESOURCE, server="files", uri="x")), say("no"))
     assert "there is no server called 'files' here" in (steps(view)[0].result or ToolResult("", ())).text
     assert "files" not in harness.model.requests[0].tools[-1].description
-    view = await answered(
+    view = await run_turn(
         harness, attaching("and this?", dataclasses.replace(ATTACHED, name="files__read_mcp_resource")), say("no")
     )
     assert "is not enabled" in (steps(view)[0].result or ToolResult("", ())).text
@@ -170,7 +170,7 @@ async def test_a_read_resource_taints_the_turn(harness: EngineHarness) -> None:
 
 async def test_an_attached_resource_is_read_before_the_model_is_asked_and_given_as_data(harness: EngineHarness) -> None:
     add(harness, "notes")
-    view = await answered(harness, attaching("what is in it?", ATTACHED), say("this"))
+    view = await run_turn(harness, attaching("what is in it?", ATTACHED), say("this"))
     (step,) = steps(view)
     assert (step.origin, step.status) == (CallOrigin.ATTACHED, StepStatus.DONE)
     texts = words(harness.model.requests[0])
@@ -183,10 +183,10 @@ async def test_an_attached_resource_is_read_before_the_model_is_asked_and_given_
 
 async def test_an_attached_resource_that_fails_is_told_to_the_model(harness: EngineHarness) -> None:
     async def fails(made: ToolCall, _context: CallContext) -> ToolOutcome:
-        return returned(made, "no such note", is_error=True)
+        return text_outcome(made, "no such note", is_error=True)
 
     harness.toolbox.add(requests_of("notes")[1], fails)
-    view = await answered(harness, attaching("what is in it?", ATTACHED), say("nothing"))
+    view = await run_turn(harness, attaching("what is in it?", ATTACHED), say("nothing"))
     assert view.turn.status is TurnStatus.DONE
     assert "Attached to this question, but not read" in words(harness.model.requests[0])[-2]
     assert "no such note" in words(harness.model.requests[0])[-2]
@@ -205,8 +205,8 @@ async def test_an_attached_resource_waits_for_the_approval_that_a_rule_wants(har
 
 async def test_the_next_question_has_the_attachments(harness: EngineHarness) -> None:
     add(harness, "notes")
-    await answered(harness, attaching("what is in it?", ATTACHED), say("this"))
-    await answered(harness, message("and now?"), say("that"))
+    await run_turn(harness, attaching("what is in it?", ATTACHED), say("this"))
+    await run_turn(harness, message("and now?"), say("that"))
     assert any("notes__read_mcp_resource: done" in text for text in words(harness.model.requests[-1]))
 
 
@@ -216,7 +216,7 @@ async def test_a_prompt_is_asked_with_the_roles_of_its_messages(harness: EngineH
         return CallReturned(ToolResult(made.id, parts, structured={"roles": ["user", "assistant", "user", "user"]}))
 
     harness.toolbox.add(requests_of("notes")[2], writes)
-    view = await answered(harness, attaching("Prompt letter", PROMPT), say("Trees are tall."))
+    view = await run_turn(harness, attaching("Prompt letter", PROMPT), say("Trees are tall."))
     assert view.turn.status is TurnStatus.DONE
     asked = harness.model.requests[0].messages
     assert [(each.role, each.text) for each in asked[-4:]] == [
@@ -232,7 +232,7 @@ async def test_a_prompt_that_ends_with_the_assistants_words_is_gone_on_with(harn
         return CallReturned(ToolResult(made.id, (TextPart("So:"),), structured={"roles": ["assistant"]}))
 
     harness.toolbox.add(requests_of("notes")[2], writes)
-    await answered(harness, attaching("Prompt letter", PROMPT), say("ok"))
+    await run_turn(harness, attaching("Prompt letter", PROMPT), say("ok"))
     assert [each.role for each in harness.model.requests[0].messages[-2:]] == [MessageRole.ASSISTANT, MessageRole.USER]
 
 
@@ -245,19 +245,19 @@ async def test_a_picture_of_a_prompt_goes_to_a_model_that_sees(harness: EngineHa
 
     harness.toolbox.add(requests_of("notes")[2], draws)
     harness.model.capabilities = dataclasses.replace(harness.model.capabilities, images=True)
-    await answered(harness, attaching("Prompt letter", PROMPT), say("ok"))
+    await run_turn(harness, attaching("Prompt letter", PROMPT), say("ok"))
     assert [type(part) for part in harness.model.requests[0].messages[-1].parts] == [TextPart, ImagePart]
 
 
 @pytest.mark.parametrize("denied", [True, False])
 async def test_without_its_prompt_nothing_is_asked_and_the_turn_fails(harness: EngineHarness, denied: bool) -> None:
     async def fails(made: ToolCall, _context: CallContext) -> ToolOutcome:
-        return returned(made, "topic is missing", is_error=True)
+        return text_outcome(made, "topic is missing", is_error=True)
 
     harness.toolbox.add(requests_of("notes")[2], fails)
     if denied:
         harness.rules = RuleBook(Policies(rules=(Rule(DENY, server="notes"),)), Approvers())
-    view = await answered(harness, attaching("Prompt letter", PROMPT), say("never"))
+    view = await run_turn(harness, attaching("Prompt letter", PROMPT), say("never"))
     assert (view.turn.status, view.turn.failure) == (TurnStatus.FAILED, NO_PROMPT)
     assert not harness.model.requests
 
@@ -286,7 +286,7 @@ async def test_the_arguments_of_a_prompt_count_as_typed_and_its_name_does_not(
 
 async def test_an_attached_resource_of_a_server_that_is_away_is_told_to_the_model(harness: EngineHarness) -> None:
     harness.toolbox.unavailable = frozenset({"notes"})
-    view = await answered(harness, attaching("what is in it?", ATTACHED), say("I cannot read it now."))
+    view = await run_turn(harness, attaching("what is in it?", ATTACHED), say("I cannot read it now."))
     assert view.turn.status is TurnStatus.DONE
     assert "server notes is not available now" in words(harness.model.requests[0])[-2]
 

@@ -22,7 +22,7 @@ from bot.engine.prompt.history import WITHHELD_RESULT, HistoryBudget
 from bot.errors import NotFound
 from tests.engine.conftest import EngineHarness
 from tests.engine.test_history import large
-from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, returned, running, say, tool, words
+from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, running, say, text_outcome, tool, words
 
 DENY, ALLOW = ApprovalPolicy.ALWAYS_DENY, ApprovalPolicy.ALWAYS_ALLOW
 BENS = frozenset({BEN.principal})
@@ -40,7 +40,7 @@ def harness(harness: EngineHarness) -> EngineHarness:
     """A harness with an allowed tool that returns a large result."""
 
     async def answer(wanted: ToolCall, _context: object) -> ToolOutcome:
-        return returned(wanted, large())
+        return text_outcome(wanted, large())
 
     harness.toolbox.add(tool("hr__read", read_only=True, server_id="id-hr"), answer)
     harness.rules = RuleBook(Policies(ALLOW), Approvers())
@@ -57,13 +57,13 @@ def bind(harness: EngineHarness, profile: Profile, *rules: Rule) -> None:
     harness.rules.amend(rules, [profile], [Binding(str(HALL).rpartition(":")[0], profile.id)])
 
 
-async def told(harness: EngineHarness, *asked: tuple[Author, str], replay: ToolReplay = ToolReplay.NAMES) -> str:
+async def last_prompt(harness: EngineHarness, *asked: tuple[Author, str], replay: ToolReplay = ToolReplay.NAMES) -> str:
     """Ask these questions and return the prompt before the last answer."""
     engine = harness.engine(memory=HistoryBudget(replay=replay))
     async with running(engine):
         for author, question in asked:
             receipt = await engine.receive(message(question, author=author))
-            await harness.surface.ended(receipt.turn_id)
+            await harness.surface.wait_for_end(receipt.turn_id)
     return words(harness.model.requests[-1])[-1]
 
 
@@ -84,9 +84,9 @@ async def test_results_of_a_denied_tool_are_kept_from_the_user(harness: EngineHa
     harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not.")]
     engine = harness.engine()
     async with running(engine):
-        await harness.surface.ended((await engine.receive(message("read it"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("read it"))).turn_id)
         deny(harness, **rule)
-        await harness.surface.ended((await engine.receive(message("and its end?", author=BEN))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("and its end?", author=BEN))).turn_id)
     assert words(harness.model.requests[-1])[-1] == REFUSED
 
 
@@ -101,7 +101,7 @@ async def test_results_of_a_denied_tool_are_kept_from_the_user(harness: EngineHa
 async def test_results_of_an_allowed_tool_are_read_to_the_user(harness: EngineHarness, rule: dict[str, Any]) -> None:
     deny(harness, **rule)
     harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("There.")]
-    assert (await told(harness, (ANA, "read it"), (BEN, "and on"))).startswith("000000000 ")
+    assert (await last_prompt(harness, (ANA, "read it"), (BEN, "and on"))).startswith("000000000 ")
 
 
 async def test_an_unknown_user_gets_no_result_that_members_are_denied(
@@ -113,10 +113,10 @@ async def test_an_unknown_user_gets_no_result_that_members_are_denied(
     harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not.")]
     engine = harness.engine()
     async with running(engine):
-        await harness.surface.ended((await engine.receive(message("read it"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("read it"))).turn_id)
         deny(harness, server="hr", askers=frozenset({MEMBERS}))
         harness.surface.member = unknown  # type: ignore[method-assign, assignment]
-        await harness.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("and on", author=BEN))).turn_id)
     assert words(harness.model.requests[-1])[-1] == REFUSED
 
 
@@ -126,7 +126,7 @@ async def test_a_page_of_a_result_follows_the_rights_of_the_result(harness: Engi
         *(*ANA_READS, ask_for(reading("1.2")), say("There.")),
         *(ask_for(reading("2.2")), say("I may not.")),
     ]
-    assert await told(harness, (ANA, "read it"), (ANA, "and on"), (BEN, "what was that?")) == REFUSED
+    assert await last_prompt(harness, (ANA, "read it"), (ANA, "and on"), (BEN, "what was that?")) == REFUSED
 
 
 async def test_results_of_a_removed_tool_follow_its_last_name(harness: EngineHarness) -> None:
@@ -140,12 +140,12 @@ async def test_results_of_a_removed_tool_follow_its_last_name(harness: EngineHar
     ]
     engine = harness.engine()
     async with running(engine):
-        await harness.surface.ended((await engine.receive(message("read it"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("read it"))).turn_id)
         harness.toolbox.tools.clear()
         harness.toolbox.add(tool("hr__read", server_id="id-other"))
-        await harness.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("and on", author=BEN))).turn_id)
         assert words(harness.model.requests[-1])[-1] == REFUSED
-        await harness.surface.ended((await engine.receive(message("and on, again"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("and on, again"))).turn_id)
     assert words(harness.model.requests[-1])[-1].startswith("000000000 ")
 
 
@@ -156,13 +156,13 @@ async def test_results_of_a_renamed_server_follow_its_present_name(
     harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not."), say("I do not know.")]
     engine = harness.engine()
     async with running(engine):
-        await harness.surface.ended((await engine.receive(message("read it"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("read it"))).turn_id)
         harness.toolbox.tools.clear()
         harness.toolbox.add(tool("people__read", read_only=True, server_id="id-hr"))
         deny(harness, server="people", askers=askers)
-        await harness.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("and on", author=BEN))).turn_id)
     assert words(harness.model.requests[-1])[-1] == REFUSED
-    await told(harness, (BEN, "and?"), replay=ToolReplay.FULL)
+    await last_prompt(harness, (BEN, "and?"), replay=ToolReplay.FULL)
     assert [text for text in words(harness.model.requests[-1]) if "000000000" in text] == []
 
 
@@ -171,10 +171,10 @@ async def test_results_of_a_renamed_server_are_not_denied_by_its_old_name(harnes
     harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("There.")]
     engine = harness.engine()
     async with running(engine):
-        await harness.surface.ended((await engine.receive(message("read it"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("read it"))).turn_id)
         harness.toolbox.tools.clear()
         harness.toolbox.add(tool("people__read", read_only=True, server_id="id-hr"))
-        await harness.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("and on", author=BEN))).turn_id)
     assert words(harness.model.requests[-1])[-1].startswith("000000000 ")
 
 
@@ -192,11 +192,11 @@ async def test_results_of_a_tool_that_the_profile_does_not_enable_are_kept_back(
     harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("Well."), say("Well.")]
     engine = harness.engine()
     async with running(engine):
-        await harness.surface.ended((await engine.receive(message("read it"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("read it"))).turn_id)
         bind(harness, profile)
-        await harness.surface.ended((await engine.receive(message("and on"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("and on"))).turn_id)
     assert words(harness.model.requests[-1])[-1].startswith(said)
-    await told(harness, (ANA, "and?"), replay=ToolReplay.FULL)
+    await last_prompt(harness, (ANA, "and?"), replay=ToolReplay.FULL)
     assert (WITHHELD_RESULT in words(harness.model.requests[-1])) == (said == NOT_ENABLED)
 
 
@@ -208,7 +208,7 @@ async def test_the_text_of_a_call_of_unknown_outcome_is_kept_back_too(harness: E
     harness.toolbox.add(tool("hr__write", server_id="id-hr"), lost)
     deny(harness, server="hr", askers=BENS)
     harness.model.script = [ask_for(call("hr__write")), say("It is unclear."), say("I do not know.")]
-    await told(harness, (ANA, "write it"), (BEN, "what came of it?"), replay=ToolReplay.FULL)
+    await last_prompt(harness, (ANA, "write it"), (BEN, "what came of it?"), replay=ToolReplay.FULL)
     assert [text for text in words(harness.model.requests[-1]) if "000000000" in text] == []
     assert WITHHELD_RESULT in words(harness.model.requests[-1])
 
@@ -239,10 +239,10 @@ async def test_repeated_results_of_earlier_turns_are_kept_from_a_denied_user(
 ) -> None:
     deny(harness, server="hr", askers=BENS)
     harness.model.script = [*ANA_READS, say("I do not know."), say("It says zero.")]
-    await told(harness, (ANA, "read it"), (BEN, "what does it say?"), replay=ToolReplay.FULL)
+    await last_prompt(harness, (ANA, "read it"), (BEN, "what does it say?"), replay=ToolReplay.FULL)
     assert [text for text in words(harness.model.requests[-1]) if "000000000" in text] == []
     assert WITHHELD_RESULT in words(harness.model.requests[-1])
-    await told(harness, (ANA, "and what?"), replay=ToolReplay.FULL)
+    await last_prompt(harness, (ANA, "and what?"), replay=ToolReplay.FULL)
     assert WITHHELD_RESULT not in words(harness.model.requests[-1])
     assert [text[:10] for text in words(harness.model.requests[-1]) if "000000000" in text] == ["000000000 "]
 
@@ -255,8 +255,8 @@ async def test_a_result_run_by_hand_is_kept_from_the_model_of_a_denied_user(
     engine = harness.engine()
     by_hand = InboundMessage(("k",), HALL, ANA, "hr read", call=call("hr__read"))
     async with running(engine):
-        await harness.surface.ended((await engine.receive(by_hand)).turn_id)
-        await harness.surface.ended((await engine.receive(message("what is that?", author=BEN))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(by_hand)).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("what is that?", author=BEN))).turn_id)
     said = " ".join(words(harness.model.requests[-1]))
     assert WITHHELD_RESULT in said
     assert "000000000" not in said
@@ -265,7 +265,7 @@ async def test_a_result_run_by_hand_is_kept_from_the_model_of_a_denied_user(
 async def test_a_refused_caller_reads_the_reason_again(harness: EngineHarness) -> None:
     deny(harness, server="hr", askers=BENS)
     harness.model.script = [ask_for(call("hr__read")), say("I may not."), say("As I said.")]
-    await told(harness, (BEN, "read it"), (BEN, "why not?"), replay=ToolReplay.FULL)
+    await last_prompt(harness, (BEN, "read it"), (BEN, "why not?"), replay=ToolReplay.FULL)
     assert "Not run: a policy forbids hr__read." in words(harness.model.requests[-1])
 
 
@@ -275,7 +275,7 @@ async def summed_up(harness: EngineHarness) -> str:
     engine = harness.engine(memory=HistoryBudget(tokens=1_000, replay=ToolReplay.FULL))
     async with running(engine):
         for question in ("read it", "and now?"):
-            await harness.surface.ended((await engine.receive(message(question))).turn_id)
+            await harness.surface.wait_for_end((await engine.receive(message(question))).turn_id)
     (summed,) = [request for request in harness.model.requests if "Sum up" in words(request)[0]]
     return words(summed)[-1]
 
@@ -319,5 +319,5 @@ async def test_where_rules_allow_results_are_for_users_whom_one_allows_the_tool(
     harness.rules = RuleBook(Policies(DENY), Approvers())
     harness.rules.amend([Rule(ALLOW, server="hr", askers=frozenset({ANA.principal}))], [], [])
     harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("There."), ask_for(reading("1.2")), say("No.")]
-    assert await told(harness, (ANA, "read it"), (ANA, "and on"), (BEN, "and on?")) == REFUSED
+    assert await last_prompt(harness, (ANA, "read it"), (ANA, "and on"), (BEN, "and on?")) == REFUSED
     assert [text for text in words(harness.model.requests[3]) if text.startswith("000000000 ")] != []

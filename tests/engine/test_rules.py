@@ -127,7 +127,7 @@ def test_a_profile_enables_servers_and_of_some_of_them_only_tools() -> None:
     assert enabled.guidance == (ServerGuidance("notes", "Mind it."),)
 
 
-def ended(view: TurnView) -> list[ToolStep]:
+def tool_steps(view: TurnView) -> list[ToolStep]:
     return [step for step in view.steps if isinstance(step, ToolStep)]
 
 
@@ -138,8 +138,8 @@ async def test_a_call_that_the_profile_does_not_enable_is_refused_though_the_mod
     harness.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
     harness.rules = book(Policies(ALLOW), profile=Profile("p", "p", servers=frozenset({"n1"})))
     harness.model.script = [ask_for(call("mail__send")), say("I may not.")]
-    view = await harness.ended("send it")
-    (step,) = ended(view)
+    view = await harness.run_turn("send it")
+    (step,) = tool_steps(view)
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert step.result.text == "Not run: mail__send is not enabled in this conversation's profile."
@@ -159,15 +159,15 @@ async def test_a_call_approved_before_the_profile_lost_its_server_is_not_sent(ha
         assert await engine.approvals.decide(
             Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA)
         ) == Decided(DecisionType.APPROVE)
-        view = await harness.surface.ended(receipt.turn_id)
-    assert ended(view)[0].status is StepStatus.FAILED
+        view = await harness.surface.wait_for_end(receipt.turn_id)
+    assert tool_steps(view)[0].status is StepStatus.FAILED
     assert harness.toolbox.calls == []
 
 
 async def test_persona_and_model_are_the_profiles(harness: EngineHarness) -> None:
     harness.rules = book(profile=Profile("p", "p", persona="Speak like a pilot.", model="demo:other"))
     harness.model.others["demo:other"] = other = ScriptedModel([say("Roger.")])
-    view = await harness.ended("hi")
+    view = await harness.run_turn("hi")
     assert view.turn.status is TurnStatus.DONE
     assert harness.model.requests == []
     assert words(other.requests[0])[0] == "Be useful.\n\nSpeak like a pilot."
@@ -187,5 +187,5 @@ async def test_a_profiles_approvers_sign_instead_of_the_others(harness: EngineHa
         reason = "An approver must approve this, as the profile of this place says."
         assert refused == NotAllowed(f"You may not approve this. {reason} It needs ben.")
         await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, BEN), member(BEN))
-        view = await harness.surface.ended(receipt.turn_id)
-    assert ended(view)[0].status is StepStatus.DONE
+        view = await harness.surface.wait_for_end(receipt.turn_id)
+    assert tool_steps(view)[0].status is StepStatus.DONE

@@ -51,7 +51,7 @@ async def test_arguments_decide_and_the_deciding_rule_is_stored_with_the_call(ha
         ask_for(call("mail__send", "c1", to="ben@home.example"), call("mail__send", "c2", to="x@evil.example")),
         say("Done."),
     ]
-    view = await harness.ended("send both")
+    view = await harness.run_turn("send both")
     assert [step.status for step in steps(view)] == [StepStatus.DONE, StepStatus.DENIED]
     assert [arguments for _, arguments, _ in harness.toolbox.calls] == [{"to": "ben@home.example"}]
     stored = await harness.log.get_view(view.turn.id)
@@ -79,7 +79,7 @@ async def test_a_denial_that_came_after_the_approval_wins(harness: EngineHarness
         harness.rules.amend([plain("m1", "", DENY, arguments={"to": "b*"})], [], [])
         signed = await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         assert signed == Decided(DecisionType.APPROVE)
-        (step,) = steps(await harness.surface.ended(receipt.turn_id))
+        (step,) = steps(await harness.surface.wait_for_end(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert step.result.text == "Not run: a policy forbids mail__send."
@@ -103,7 +103,7 @@ async def test_a_rule_set_before_a_turn_counts_for_it_and_for_a_waiting_call(har
     harness.rules.follow = prepare
     engine = harness.engine()
     async with running(engine):
-        (step,) = steps(await harness.surface.ended((await engine.receive(message("send it"))).turn_id))
+        (step,) = steps(await harness.surface.wait_for_end((await engine.receive(message("send it"))).turn_id))
         assert step.status is StepStatus.DONE
         saved.append(Policies(ASK))
         receipt = await engine.receive(message("send it again", "m2"))
@@ -115,7 +115,7 @@ async def test_a_rule_set_before_a_turn_counts_for_it_and_for_a_waiting_call(har
         saved.append(Policies(DENY))
         approved = await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         assert approved == Decided(DecisionType.APPROVE)
-        (step,) = steps(await harness.surface.ended(receipt.turn_id))
+        (step,) = steps(await harness.surface.wait_for_end(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert len(harness.toolbox.calls) == 1
 
@@ -141,7 +141,7 @@ async def test_a_denial_that_came_before_an_allowed_call_was_sent_wins(harness: 
     harness.model.script = [ask_for(call("mail__send")), say("I may not.")]
     engine = harness.engine()
     async with running(engine):
-        (step,) = steps(await harness.surface.ended((await engine.receive(message("send it"))).turn_id))
+        (step,) = steps(await harness.surface.wait_for_end((await engine.receive(message("send it"))).turn_id))
     assert step.status is StepStatus.FAILED
     assert step.policy_result is not None
     assert step.policy_result.policy is ALLOW
@@ -180,7 +180,7 @@ async def test_the_asker_is_looked_up_and_has_the_least_rights_without_an_answer
     harness.model.script = [ask_for(call("mail__send")), say("So.")]
     engine = harness.engine()
     async with running(engine):
-        (step,) = steps(await harness.surface.ended((await engine.receive(message("send it"))).turn_id))
+        (step,) = steps(await harness.surface.wait_for_end((await engine.receive(message("send it"))).turn_id))
     assert step.status is comes
     assert people.asked == (2 if comes is StepStatus.DONE else 1), "once more before it is sent"
 
@@ -192,6 +192,6 @@ async def test_no_user_is_looked_up_without_a_rule_about_users(harness: EngineHa
     harness.model.script = [ask_for(call("mail__send")), say("So.")]
     engine = harness.engine()
     async with running(engine):
-        (step,) = steps(await harness.surface.ended((await engine.receive(message("send it"))).turn_id))
+        (step,) = steps(await harness.surface.wait_for_end((await engine.receive(message("send it"))).turn_id))
     assert step.status is StepStatus.DONE
     assert people.asked == 0

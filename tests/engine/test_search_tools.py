@@ -43,7 +43,7 @@ SEND = tool(
 TO_SAM = {"to": "sam@example.org"}
 
 
-def found(name: str, call_id: str = "c1", /, **arguments: Any) -> ToolCall:
+def found_tool_call(name: str, call_id: str = "c1", /, **arguments: Any) -> ToolCall:
     return ToolCall(call_id, CALL_TOOL, {"name": name, "arguments": arguments})
 
 
@@ -59,11 +59,11 @@ def results(request: ModelRequest) -> list[ToolResult]:
     return [part for each in request.messages for part in each.parts if isinstance(part, ToolResult)]
 
 
-async def answered(harness: EngineHarness, *script: Any, **changes: object) -> TurnView:
+async def run_turn(harness: EngineHarness, *script: Any, **changes: object) -> TurnView:
     harness.model.script = [*script]
     engine = harness.engine(**changes)
     async with running(engine):
-        return await harness.surface.ended((await engine.receive(message("do it"))).turn_id)
+        return await harness.surface.wait_for_end((await engine.receive(message("do it"))).turn_id)
 
 
 def fill(harness: EngineHarness, count: int = 40) -> None:
@@ -89,14 +89,14 @@ async def test_of_many_tools_a_model_is_given_the_same_three_of_the_bot_in_every
     harness.allow("mail__send")
     harness.model.script = [
         ask_for(searching("send a letter")),
-        ask_for(found("mail__send", **TO_SAM)),
+        ask_for(found_tool_call("mail__send", **TO_SAM)),
         say("Sent."),
         say("And?"),
     ]
     engine = harness.engine()
     async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("write to Sam"))).turn_id)
-        await harness.surface.ended((await engine.receive(message("and now"))).turn_id)
+        view = await harness.surface.wait_for_end((await engine.receive(message("write to Sam"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("and now"))).turn_id)
     assert [names(request) for request in harness.model.requests] == [OWN] * 4
     first, *others = (request.tools for request in harness.model.requests)
     assert all(each == first for each in others)
@@ -138,7 +138,7 @@ def test_without_search_a_model_is_given_as_many_as_services_take(able: Capabili
 
 
 async def test_a_search_needs_no_approval_and_says_all_that_a_call_takes(harness: EngineHarness) -> None:
-    view = await answered(harness, ask_for(searching("send a letter")), say("Found."))
+    view = await run_turn(harness, ask_for(searching("send a letter")), say("Found."))
     (step,) = calls_of(view)
     assert (step.status, step.approval) == (StepStatus.DONE, None)
     (result,) = results(harness.model.requests[-1])
@@ -153,7 +153,7 @@ async def test_a_search_needs_no_approval_and_says_all_that_a_call_takes(harness
 
 async def test_five_are_found_at_most_and_the_words_of_their_server_count(harness: EngineHarness) -> None:
     harness.toolbox.guidance = (ServerGuidance("lab", description="The observatory"),)
-    await answered(harness, ask_for(searching("observatory")), say("Found."))
+    await run_turn(harness, ask_for(searching("observatory")), say("Found."))
     (result,) = results(harness.model.requests[-1])
     assert result.text.splitlines()[0] == 'Tools for "observatory": ' + ", ".join(
         f"lab__probe_{n:03}" for n in range(5)
@@ -163,7 +163,7 @@ async def test_five_are_found_at_most_and_the_words_of_their_server_count(harnes
 async def test_a_search_that_finds_nothing_or_asks_for_nothing_says_so(harness: EngineHarness) -> None:
     unreadable = ToolCall("s3", SEARCH_TOOLS, unreadable="{quer")
     asked = ask_for(searching("zebra", "s1"), searching("  ", "s2"), unreadable)
-    view = await answered(harness, asked, say("Nothing."))
+    view = await run_turn(harness, asked, say("Nothing."))
     assert [step.status for step in calls_of(view)] == [StepStatus.DONE, StepStatus.FAILED, StepStatus.FAILED]
     nothing, empty, none = results(harness.model.requests[-1])
     assert nothing.text.splitlines() == [
@@ -181,7 +181,7 @@ async def test_a_search_that_finds_nothing_or_asks_for_nothing_says_so(harness: 
 
 async def test_without_a_match_the_closest_server_and_its_purpose_come_first(harness: EngineHarness) -> None:
     harness.toolbox.guidance = (ServerGuidance("mail", description="Letters of the company"),)
-    await answered(harness, ask_for(searching("mammoth")), say("Nothing."))
+    await run_turn(harness, ask_for(searching("mammoth")), say("Nothing."))
     (result,) = results(harness.model.requests[-1])
     assert result.text.splitlines()[1:3] == [
         "Servers with their number of tools, the closest first:",
@@ -190,7 +190,7 @@ async def test_without_a_match_the_closest_server_and_its_purpose_come_first(har
 
 
 async def test_matches_beyond_five_are_told_by_name(harness: EngineHarness) -> None:
-    await answered(harness, ask_for(searching("measures")), say("Found."))
+    await run_turn(harness, ask_for(searching("measures")), say("Found."))
     (result,) = results(harness.model.requests[-1])
     _, second, *hits = result.text.splitlines()
     assert len(hits) == 5
@@ -199,7 +199,7 @@ async def test_matches_beyond_five_are_told_by_name(harness: EngineHarness) -> N
 
 async def test_several_tools_are_fetched_by_their_exact_names_without_a_search(harness: EngineHarness) -> None:
     wanted = call(SEARCH_TOOLS, "s1", names=["mail__send", "lab__probe_003", "mail__sent"])
-    view = await answered(harness, ask_for(wanted), say("Found."))
+    view = await run_turn(harness, ask_for(wanted), say("Found."))
     (step,) = calls_of(view)
     assert (step.status, step.approval) == (StepStatus.DONE, None)
     (result,) = results(harness.model.requests[-1])
@@ -226,7 +226,7 @@ async def test_several_tools_are_fetched_by_their_exact_names_without_a_search(h
     ],
 )
 async def test_names_count_as_they_are_meant(harness: EngineHarness, names: object, first: str) -> None:
-    await answered(harness, ask_for(call(SEARCH_TOOLS, "s1", names=names)), say("Found."))
+    await run_turn(harness, ask_for(call(SEARCH_TOOLS, "s1", names=names)), say("Found."))
     assert results(harness.model.requests[-1])[0].text.splitlines()[0] == first
 
 
@@ -238,11 +238,11 @@ async def test_a_tool_of_an_absent_server_or_under_review_is_reported_as_such() 
         excluded=frozenset({"mail__bar"}),
     )
 
-    async def enabled() -> ToolSet:
+    async def enabled_tools() -> ToolSet:
         return offered
 
     wanted = call(SEARCH_TOOLS, "s1", names=["prod__deploy", "mail__burn", "mail__bar"], query="send")
-    told = (await SearchTools(enabled, ToolIndexes()).call(wanted)).text.splitlines()
+    told = (await SearchTools(enabled_tools, ToolIndexes()).call(wanted)).text.splitlines()
     assert told[:4] == [
         "No tool has one of these names.",
         away_text("prod"),
@@ -256,7 +256,7 @@ async def test_a_tool_of_an_absent_server_or_under_review_is_reported_as_such() 
 async def test_a_name_that_the_profile_does_not_enable_is_neither_listed_nor_fetched(harness: EngineHarness) -> None:
     harness.rules = RuleBook(Policies(ALLOW), Approvers())
     harness.rules.amend([], [Profile("p", "lab", servers=frozenset({"id-lab"}))], [Binding(EVERYWHERE, "p")])
-    await answered(harness, ask_for(call(SEARCH_TOOLS, "s1", names=["mail__send"])), say("No."))
+    await run_turn(harness, ask_for(call(SEARCH_TOOLS, "s1", names=["mail__send"])), say("No."))
     (result,) = results(harness.model.requests[-1])
     assert result.text.splitlines() == ["No tool has one of these names.", "There is no tool called 'mail__send'."]
     assert "mail" not in json.dumps(harness.model.requests[0].tools[0].input_schema).replace("email", "")
@@ -265,7 +265,7 @@ async def test_a_name_that_the_profile_does_not_enable_is_neither_listed_nor_fet
 # ---------------------------------------------------------------------- the list of names
 
 
-def listed(tools: tuple[Tool, ...], names_tokens: int, window: int = 128_000) -> str:
+def listed_names(tools: tuple[Tool, ...], names_tokens: int, window: int = 128_000) -> str:
     capabilities = Capabilities(context_tokens=window)
     got = ToolSelection(names_tokens=names_tokens).select(ToolSet(tools), "m", capabilities).tools
     assert [each.name for each in got] == OWN
@@ -277,15 +277,15 @@ MANY = tuple(tool(f"{server}__tool_{n:02}") for server, count in (("b", 40), ("a
 
 
 def test_a_model_that_searches_sees_the_names_of_all_tools_by_server_in_an_order_that_stays() -> None:
-    names = listed(MANY, 2_500)
+    names = listed_names(MANY, 2_500)
     assert [line.partition(": ")[0] for line in names.splitlines()] == ["a", "b", "c"]
     assert names.splitlines()[0] == "a: tool_00, tool_01, tool_02"
-    assert names == listed(MANY[::-1], 2_500)
+    assert names == listed_names(MANY[::-1], 2_500)
 
 
 @pytest.mark.parametrize(("tokens", "servers"), [(0, []), (12, ["a"]), (40, ["a", "c"]), (2_500, ["a", "b", "c"])])
 def test_names_are_listed_for_as_many_servers_as_the_budget_has_room_for(tokens: int, servers: list[str]) -> None:
-    assert [line.partition(": ")[0] for line in listed(MANY, tokens).splitlines()] == servers
+    assert [line.partition(": ")[0] for line in listed_names(MANY, tokens).splitlines()] == servers
 
 
 def test_every_server_is_named_however_many_there_are() -> None:
@@ -298,12 +298,12 @@ def test_every_server_is_named_however_many_there_are() -> None:
 
 def test_a_small_window_lists_fewer_names() -> None:
     many = tuple(tool(f"s__a_tool_with_a_long_name_{n:03}") for n in range(100))
-    assert listed(many, 50_000, window=8_000) == ""
-    assert listed(many, 50_000).startswith("s: a_tool_with_a_long_name_000, ")
+    assert listed_names(many, 50_000, window=8_000) == ""
+    assert listed_names(many, 50_000).startswith("s: a_tool_with_a_long_name_000, ")
 
 
 def test_a_tool_without_the_prefix_of_its_server_is_listed_by_its_whole_name() -> None:
-    assert listed((*MANY, tool("ping")), 2_500).splitlines()[0] == "ping"
+    assert listed_names((*MANY, tool("ping")), 2_500).splitlines()[0] == "ping"
 
 
 async def test_a_tool_too_large_to_show_is_shown_in_outline(harness: EngineHarness) -> None:
@@ -311,7 +311,7 @@ async def test_a_tool_too_large_to_show_is_shown_in_outline(harness: EngineHarne
     harness.toolbox.add(
         tool("mail__send", input_schema={"type": "object", "properties": properties, "required": ["to"]})
     )
-    await answered(harness, ask_for(searching("send")), say("Found."))
+    await run_turn(harness, ask_for(searching("send")), say("Found."))
     (result,) = results(harness.model.requests[-1])
     assert json.loads(result.text.splitlines()[-1])["arguments"] == {
         "type": "object",
@@ -324,7 +324,7 @@ async def test_tools_that_do_not_fit_beside_a_large_one_are_left_for_another_sea
     large = {"type": "object", "properties": {"to": {"type": "string", "description": "x" * 15_000}}}
     for n in range(3):
         harness.toolbox.add(tool(f"mail__send_{n}", input_schema=large))
-    await answered(harness, ask_for(searching("send")), say("Found."))
+    await run_turn(harness, ask_for(searching("send")), say("Found."))
     (result,) = results(harness.model.requests[-1])
     assert result.text.splitlines()[0] == 'Tools for "send": mail__send, mail__send_0'
     assert len(result.text) < 20_000
@@ -334,7 +334,7 @@ async def test_a_definition_that_no_database_takes_as_it_is_is_found_all_the_sam
     harness.toolbox.add(
         tool("mail__send", input_schema={"type": "object", "properties": {"to\ud800": {"const": "\0"}}})
     )
-    view = await answered(harness, ask_for(searching("send")), say("Found."))
+    view = await run_turn(harness, ask_for(searching("send")), say("Found."))
     assert view.turn.status is TurnStatus.DONE
     (result,) = results(harness.model.requests[-1])
     assert json.loads(result.text.splitlines()[-1])["arguments"]["properties"] == {"to\ufffd": {"const": "\0"}}
@@ -343,8 +343,11 @@ async def test_a_definition_that_no_database_takes_as_it_is_is_found_all_the_sam
 async def test_a_tool_that_the_profile_does_not_enable_is_neither_found_nor_called(harness: EngineHarness) -> None:
     harness.rules = RuleBook(Policies(ALLOW), Approvers())
     harness.rules.amend([], [Profile("p", "lab", servers=frozenset({"id-lab"}))], [Binding(EVERYWHERE, "p")])
-    view = await answered(
-        harness, ask_for(searching("send a letter")), ask_for(found("mail__send", **TO_SAM)), say("It cannot be done.")
+    view = await run_turn(
+        harness,
+        ask_for(searching("send a letter")),
+        ask_for(found_tool_call("mail__send", **TO_SAM)),
+        say("It cannot be done."),
     )
     looked, called = results(harness.model.requests[-1])
     assert looked.text.startswith("No tool fits")
@@ -356,7 +359,7 @@ async def test_a_tool_that_the_profile_does_not_enable_is_neither_found_nor_call
 async def test_a_tool_whose_definition_a_service_refuses_can_still_be_found(harness: EngineHarness) -> None:
     refused = RefusedTools()
     refused.add("", SEND, ModelRejected("No such schema.", tool="mail__send"))
-    view = await answered(harness, ask_for(searching("send a letter")), say("Found."), refused=refused)
+    view = await run_turn(harness, ask_for(searching("send a letter")), say("Found."), refused=refused)
     assert "mail__send" in results(harness.model.requests[-1])[0].text
     assert [step.notes for step in view.steps if not isinstance(step, ToolStep)] == [(), ()]
 
@@ -368,20 +371,23 @@ async def test_a_call_of_a_found_tool_is_a_call_of_that_tool_and_only_the_messag
     harness: EngineHarness,
 ) -> None:
     harness.allow("mail__send")
-    view = await answered(harness, ask_for(found("mail__send", "outer", **TO_SAM)), say("Sent."))
+    view = await run_turn(harness, ask_for(found_tool_call("mail__send", "outer", **TO_SAM)), say("Sent."))
     (step,) = calls_of(view)
     assert step.call == ToolCall("outer", "mail__send", TO_SAM)
     assert step.tool is not None
     assert (step.tool.server, step.tool.name, step.tool.definition) == ("mail", "send", SEND.definition)
     assert [(name, arguments) for name, arguments, _ in harness.toolbox.calls] == [("mail__send", TO_SAM)]
     wrote, told = harness.model.requests[-1].messages[-2:]
-    assert (wrote.role, wrote.tool_calls) == (MessageRole.ASSISTANT, (found("mail__send", "outer", **TO_SAM),))
+    assert (wrote.role, wrote.tool_calls) == (
+        MessageRole.ASSISTANT,
+        (found_tool_call("mail__send", "outer", **TO_SAM),),
+    )
     assert [part.call_id for part in told.parts if isinstance(part, ToolResult)] == ["outer"]
 
 
 async def test_a_tool_that_was_found_may_be_called_by_its_own_name(harness: EngineHarness) -> None:
     harness.allow("mail__send")
-    view = await answered(harness, ask_for(call("mail__send", **TO_SAM)), say("Sent."))
+    view = await run_turn(harness, ask_for(call("mail__send", **TO_SAM)), say("Sent."))
     assert [step.status for step in calls_of(view)] == [StepStatus.DONE]
     assert harness.toolbox.names == ["mail__send"]
 
@@ -389,7 +395,7 @@ async def test_a_tool_that_was_found_may_be_called_by_its_own_name(harness: Engi
 async def test_the_approval_is_for_the_tool_and_its_arguments_and_holds_after_a_restart(
     harness: EngineHarness,
 ) -> None:
-    harness.model.script = [ask_for(found("mail__send", **TO_SAM)), say("Sent.")]
+    harness.model.script = [ask_for(found_tool_call("mail__send", **TO_SAM)), say("Sent.")]
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("write to Sam"))
@@ -402,7 +408,7 @@ async def test_the_approval_is_for_the_tool_and_its_arguments_and_holds_after_a_
     async with running(again):
         assert isinstance(await again.approvals.decide(decision(step), member(ANA)), Decided)
         assert isinstance(await again.approvals.decide(decision(step), member(ANA)), AlreadyDecided)
-        ended = await harness.surface.ended(receipt.turn_id)
+        ended = await harness.surface.wait_for_end(receipt.turn_id)
     assert ended.turn.status is TurnStatus.DONE
     assert [(name, arguments) for name, arguments, _ in harness.toolbox.calls] == [("mail__send", TO_SAM)]
     entries, _ = await SqlReporting(harness.database).audit(AuditQuery(), 100, 0)
@@ -424,9 +430,9 @@ async def test_rules_see_the_tool_and_its_arguments(harness: EngineHarness) -> N
         Approvers(),
     )
     wanted = (
-        found("mail__send", "a", **TO_SAM),
-        found("mail__send", "b", to="x@evil.example"),
-        found("lab__probe_000", "c"),
+        found_tool_call("mail__send", "a", **TO_SAM),
+        found_tool_call("mail__send", "b", to="x@evil.example"),
+        found_tool_call("lab__probe_000", "c"),
     )
     harness.model.script = [ask_for(*wanted)]
     engine = harness.engine()
@@ -445,8 +451,8 @@ async def test_rules_see_the_tool_and_its_arguments(harness: EngineHarness) -> N
 async def test_four_eyes_an_edit_and_a_grant_are_about_the_tool_that_was_found(harness: EngineHarness) -> None:
     strict = Rule(ASK, server="mail", requirements=ApprovalRequirements(four_eyes=True))
     harness.rules = RuleBook(Policies(rules=(strict,)), Approvers(approvers=frozenset({"test:ana", "test:ben"})))
-    again = found("mail__send", "c2", **TO_SAM)
-    harness.model.script = [ask_for(found("mail__send", **TO_SAM)), ask_for(again), say("Both.")]
+    again = found_tool_call("mail__send", "c2", **TO_SAM)
+    harness.model.script = [ask_for(found_tool_call("mail__send", **TO_SAM)), ask_for(again), say("Both.")]
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("write"))
@@ -463,7 +469,7 @@ async def test_four_eyes_an_edit_and_a_grant_are_about_the_tool_that_was_found(h
         signed = decision(step)
         by_ben = type(signed)(signed.approval_id, signed.revision, signed.type, BEN)
         assert isinstance(await engine.approvals.grant(by_ben, GrantRequest(ThreadScope()), member(BEN)), Decided)
-        ended = await harness.surface.ended(receipt.turn_id)
+        ended = await harness.surface.wait_for_end(receipt.turn_id)
     assert harness.toolbox.calls[0][:2] == ("mail__send", to_ana)
     second = calls_of(ended)[-1]
     assert second.grant is not None
@@ -489,7 +495,7 @@ async def test_a_call_that_names_nothing_to_be_called_is_refused(
     harness: EngineHarness, arguments: Mapping[str, Any], reason: str
 ) -> None:
     harness.rules = RuleBook(Policies(ALLOW), Approvers())
-    view = await answered(harness, ask_for(ToolCall("c1", CALL_TOOL, arguments)), say("I see."))
+    view = await run_turn(harness, ask_for(ToolCall("c1", CALL_TOOL, arguments)), say("I see."))
     (step,) = calls_of(view)
     (told,) = results(harness.model.requests[-1])
     assert step.status is StepStatus.FAILED
@@ -499,14 +505,14 @@ async def test_a_call_that_names_nothing_to_be_called_is_refused(
 
 
 async def test_a_call_whose_own_text_is_no_json_is_refused(harness: EngineHarness) -> None:
-    await answered(harness, ask_for(ToolCall("c1", CALL_TOOL, unreadable='{"name": "mai')), say("I see."))
+    await run_turn(harness, ask_for(ToolCall("c1", CALL_TOOL, unreadable='{"name": "mai')), say("I see."))
     assert results(harness.model.requests[-1])[0].text == 'Not run: the arguments are not a JSON object: {"name": "mai'
 
 
 @pytest.mark.parametrize("written", ['{"to": "sam@example.org"}', TO_SAM], ids=["as a text", "as an object"])
 async def test_arguments_count_as_they_are_meant(harness: EngineHarness, written: object) -> None:
     harness.allow("mail__send")
-    await answered(
+    await run_turn(
         harness, ask_for(ToolCall("c1", CALL_TOOL, {"name": "mail__send", "arguments": written})), say("Sent.")
     )
     assert [arguments for _, arguments, _ in harness.toolbox.calls] == [TO_SAM]
@@ -516,7 +522,7 @@ async def test_a_tool_without_arguments_is_called_without_any(harness: EngineHar
     harness.allow("lab__probe_001")
     named = {"name": "lab__probe_001"}
     wanted = ask_for(ToolCall("a", CALL_TOOL, named), ToolCall("b", CALL_TOOL, {**named, "arguments": None}))
-    await answered(harness, wanted, say("Done."))
+    await run_turn(harness, wanted, say("Done."))
     assert [arguments for _, arguments, _ in harness.toolbox.calls] == [{}, {}]
 
 
@@ -524,8 +530,8 @@ async def test_a_search_taints_nothing_and_a_result_of_a_found_tool_does(harness
     harness.rules = RuleBook(Policies(ALLOW), Approvers(admins=frozenset({"test:ana"})))
     harness.model.script = [
         ask_for(searching("measures", "s1")),
-        ask_for(found("lab__probe_000", "c1")),
-        ask_for(found("mail__send", "c2", **TO_SAM)),
+        ask_for(found_tool_call("lab__probe_000", "c1")),
+        ask_for(found_tool_call("mail__send", "c2", **TO_SAM)),
     ]
     for each, _ in list(harness.toolbox.tools.values()):
         harness.toolbox.add(_of_nobody(each))
@@ -546,15 +552,20 @@ def _of_nobody(each: Tool) -> Tool:
 
 async def test_later_questions_are_told_of_the_tool_or_of_the_call_as_it_was_written(harness: EngineHarness) -> None:
     harness.allow("mail__send")
-    harness.model.script = [ask_for(found("mail__send", "outer", **TO_SAM)), say("Sent."), say("Yes."), say("Yes.")]
+    harness.model.script = [
+        ask_for(found_tool_call("mail__send", "outer", **TO_SAM)),
+        say("Sent."),
+        say("Yes."),
+        say("Yes."),
+    ]
     engine = harness.engine()
     async with running(engine):
-        await harness.surface.ended((await engine.receive(message("one"))).turn_id)
-        await harness.surface.ended((await engine.receive(message("two"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("one"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("two"))).turn_id)
     assert "mail__send: done" in str(harness.model.requests[-1].messages)
     whole = harness.engine(memory=HistoryBudget(replay=ToolReplay.FULL))
     async with running(whole):
-        await harness.surface.ended((await whole.receive(message("three"))).turn_id)
+        await harness.surface.wait_for_end((await whole.receive(message("three"))).turn_id)
     wrote = [each for each in harness.model.requests[-1].messages if each.tool_calls]
-    assert [each.tool_calls for each in wrote] == [(found("mail__send", "outer", **TO_SAM),)]
+    assert [each.tool_calls for each in wrote] == [(found_tool_call("mail__send", "outer", **TO_SAM),)]
     assert [result.call_id for result in results(harness.model.requests[-1])] == ["outer"]

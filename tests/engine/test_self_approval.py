@@ -68,16 +68,16 @@ APPROVERS = Approvers(admins=frozenset({"test:admin"}), approvers=frozenset({"te
 THREAD = GrantRequest(ThreadScope())
 
 
-def pinned(_tool: Tool) -> bool:
+def is_pinned(_tool: Tool) -> bool:
     return True
 
 
 def place(**changes: Any) -> Rules:
     """Return rules for HALL that ask for every call. All definitions are pinned."""
-    return replace(Rules(approvers=APPROVERS, conversation=HALL, reviewed=pinned), **changes)
+    return replace(Rules(approvers=APPROVERS, conversation=HALL, reviewed=is_pinned), **changes)
 
 
-def judged(
+def judge_self_approval(
     called: Tool = ADD, rules: Rules | None = None, author: Author = ANA, member: Member | None = None, **arguments: Any
 ) -> SelfApproval:
     result = (rules or place()).judge(called, arguments, author, member)
@@ -133,7 +133,7 @@ def asking(**requirements: Any) -> Rules:
     ],
 )
 def test_which_calls_their_asker_may_approve(called: Tool, rules: Rules, result: SelfApproval) -> None:
-    assert judged(called, rules) is result
+    assert judge_self_approval(called, rules) is result
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_which_calls_their_asker_may_approve(called: Tool, rules: Rules, result:
 def test_ordinary_calls_may_be_approved_by_their_asker(
     author: Author, member: Member | None, result: SelfApproval
 ) -> None:
-    assert judged(author=author, member=member) is result
+    assert judge_self_approval(author=author, member=member) is result
 
 
 def test_a_call_without_an_asker_or_arguments_is_not_classified() -> None:
@@ -204,7 +204,9 @@ GUILD = ConversationKey("discord", "789012345678901234", "567890123456789012", "
 )
 def test_arguments_that_name_other_people_or_places_need_an_approver(arguments: dict[str, Any], others: bool) -> None:
     here = place(conversation=OPS)
-    assert judged(rules=here, author=PRIYA, **arguments) is (SelfApproval.OTHERS if others else SelfApproval.ALLOWED)
+    assert judge_self_approval(rules=here, author=PRIYA, **arguments) is (
+        SelfApproval.OTHERS if others else SelfApproval.ALLOWED
+    )
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,9 @@ def test_arguments_that_name_other_people_or_places_need_an_approver(arguments: 
 )
 def test_ids_of_discord_name_people_and_places(arguments: dict[str, Any], others: bool) -> None:
     here = place(conversation=GUILD)
-    assert judged(rules=here, author=DMITRI, **arguments) is (SelfApproval.OTHERS if others else SelfApproval.ALLOWED)
+    assert judge_self_approval(rules=here, author=DMITRI, **arguments) is (
+        SelfApproval.OTHERS if others else SelfApproval.ALLOWED
+    )
 
 
 @pytest.mark.parametrize(
@@ -245,7 +249,7 @@ def test_an_argument_that_the_operator_lists_as_a_recipient_names_a_person(
     arguments: dict[str, Any], others: bool
 ) -> None:
     sending = replace(ADD, flow=Flow(recipients=("to",)))
-    result = judged(sending, place(conversation=OPS), PRIYA, **arguments)
+    result = judge_self_approval(sending, place(conversation=OPS), PRIYA, **arguments)
     assert result is (SelfApproval.OTHERS if others else SelfApproval.ALLOWED)
 
 
@@ -257,13 +261,13 @@ def test_a_default_names_others_where_the_argument_is_left_out(default: str, flo
     schema = {"type": "object", "properties": {"to": {"type": "string", "default": default}}}
     sending = replace(ADD, flow=flow, input_schema=schema)
     here = place(conversation=OPS)
-    assert judged(sending, here, PRIYA) is (SelfApproval.OTHERS if others else SelfApproval.ALLOWED)
-    assert judged(sending, here, PRIYA, to="U024BE7LH") is SelfApproval.ALLOWED
+    assert judge_self_approval(sending, here, PRIYA) is (SelfApproval.OTHERS if others else SelfApproval.ALLOWED)
+    assert judge_self_approval(sending, here, PRIYA, to="U024BE7LH") is SelfApproval.ALLOWED
 
 
 def test_a_filled_in_address_template_names_other_people() -> None:
     filled = place(fill_address=lambda _tool, arguments: {"uri": f"mail://{arguments['box']}@example.com"})
-    assert judged(rules=filled, box="ben") is SelfApproval.OTHERS
+    assert judge_self_approval(rules=filled, box="ben") is SelfApproval.OTHERS
 
 
 def test_a_call_that_asks_because_of_others_words_needs_an_approver() -> None:
@@ -356,7 +360,7 @@ def test_an_asker_who_may_not_reads_why_and_others_read_who_may() -> None:
 def test_lists_show_a_call_to_its_asker_alone_while_they_may_approve_it(
     file: Policies, profile_approvers: frozenset[str], shown_to: set[str]
 ) -> None:
-    book = RuleBook(file, APPROVERS, pinned)
+    book = RuleBook(file, APPROVERS, is_pinned)
     profile = Profile("p1", "desk", approvers=profile_approvers)
     book.amend([], [profile], [Binding(HALL.workspace_key, "p1")])
     pending = PendingApproval("a1", HALL, ANA, OPEN)
@@ -388,14 +392,14 @@ class Hall(RecordingSurface):
 @pytest.fixture
 def harness(harness: EngineHarness) -> EngineHarness:
     """A harness that asks for every call. Ben is an approver, and all definitions are pinned."""
-    harness.rules = RuleBook(Policies(), APPROVERS, pinned)
+    harness.rules = RuleBook(Policies(), APPROVERS, is_pinned)
     harness.surface = Hall()
     harness.toolbox.add(ADD)
     harness.toolbox.add(WIPE)
     return harness
 
 
-async def asked(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> tuple[str, ToolStep]:
+async def ask_and_wait(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> tuple[str, ToolStep]:
     """Let Ana ask for calls. Return the turn's id and the first call that awaits approval."""
     harness.model.script = [ask_for(*(calls or (call("notes__add", text="milk"),))), say("Done.")]
     receipt = await engine.receive(message(f"do it {len(harness.model.requests)}"))
@@ -415,7 +419,7 @@ async def approve(
     return await engine.approvals.decide(decision, Member(who, **member))
 
 
-async def audited(harness: EngineHarness, *kinds: str) -> list[tuple[str, str, Any]]:
+async def audit_entries(harness: EngineHarness, *kinds: str) -> list[tuple[str, str, Any]]:
     entries, _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=kinds), 100, 0)
     return [(entry.kind, entry.actor, entry.facts.get("evidence")) for entry in reversed(entries)]
 
@@ -423,27 +427,27 @@ async def audited(harness: EngineHarness, *kinds: str) -> list[tuple[str, str, A
 async def test_the_asker_approves_an_ordinary_call_and_the_audit_says_by_which_right(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(harness, engine)
+        turn_id, step = await ask_and_wait(harness, engine)
         assert [approver.principal for approver in approval_of(step).possible_approvers.all] == ["test:ana"]
         assert isinstance(await approve(engine, step, EVE), NotAllowed)
         assert await approve(engine, step) == Decided(DecisionType.APPROVE)
-        await harness.surface.ended(turn_id)
+        await harness.surface.wait_for_end(turn_id)
     assert harness.toolbox.names == ["notes__add"]
-    assert await audited(harness, "decided") == [("decided", "test:ana", "asker: not destructive")]
+    assert await audit_entries(harness, "decided") == [("decided", "test:ana", "asker: not destructive")]
 
 
 async def test_the_asker_does_not_approve_a_destructive_call_and_an_approver_does(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(harness, engine, call("notes__wipe"))
+        turn_id, step = await ask_and_wait(harness, engine, call("notes__wipe"))
         assert [approver.principal for approver in approval_of(step).possible_approvers.all] == ["test:ben"]
         refused = await approve(engine, step)
         assert isinstance(refused, NotAllowed)
         assert harness.toolbox.calls == []
         assert await approve(engine, step, BEN) == Decided(DecisionType.APPROVE)
-        await harness.surface.ended(turn_id)
+        await harness.surface.wait_for_end(turn_id)
     assert harness.toolbox.names == ["notes__wipe"]
-    assert await audited(harness, "decided") == [("decided", "test:ben", "test:ben")]
+    assert await audit_entries(harness, "decided") == [("decided", "test:ben", "test:ben")]
 
 
 @pytest.mark.parametrize("away", [False, True], ids=["guest", "unknown"])
@@ -451,7 +455,7 @@ async def test_guests_and_unknown_users_need_an_approver_from_the_beginning(harn
     harness.surface = Hall(guests={"ana"}, away=away)
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         reason = SelfApproval.UNKNOWN if away else SelfApproval.OUTSIDER
         assert approval_of(step).requirements.self_approval is reason
         assert [approver.principal for approver in approval_of(step).possible_approvers.all] == ["test:ben"]
@@ -462,7 +466,7 @@ async def test_guests_and_unknown_users_need_an_approver_from_the_beginning(harn
 async def test_an_asker_who_became_a_guest_may_not_approve(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         assert isinstance(await approve(engine, step, guest=True), NotAllowed)
         assert isinstance(await approve(engine, step, external=True), NotAllowed)
         assert await approve(engine, step) == Decided(DecisionType.APPROVE)
@@ -483,7 +487,7 @@ STRICTER = {
 async def test_a_stricter_rule_since_the_request_counts(harness: EngineHarness, change: str) -> None:
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         assert harness.rules is not None
         STRICTER[change](harness.rules)
         assert isinstance(await approve(engine, step), NotAllowed)
@@ -491,10 +495,10 @@ async def test_a_stricter_rule_since_the_request_counts(harness: EngineHarness, 
 
 
 async def test_a_weaker_rule_since_the_request_does_not_count(harness: EngineHarness) -> None:
-    harness.rules = RuleBook(Policies(self_approval=False), APPROVERS, pinned)
+    harness.rules = RuleBook(Policies(self_approval=False), APPROVERS, is_pinned)
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         harness.rules.replace_file(Policies())
         assert isinstance(await approve(engine, step), NotAllowed)
 
@@ -505,7 +509,7 @@ async def test_a_server_that_is_no_longer_trusted_or_there_leaves_it_to_an_appro
 ) -> None:
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         harness.toolbox.tools.pop("notes__add")
         if now is not None:
             harness.toolbox.add(now)
@@ -516,7 +520,7 @@ async def test_a_server_that_is_no_longer_trusted_or_there_leaves_it_to_an_appro
 async def test_a_call_is_decided_anew_after_an_edit_in_both_directions(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(harness, engine)
+        turn_id, step = await ask_and_wait(harness, engine)
         assert await engine.approvals.revise(approval_of(step).id, 1, {"text": "for @eve"}, Member(ANA)) == (
             RevisionAccepted(2)
         )
@@ -529,7 +533,7 @@ async def test_a_call_is_decided_anew_after_an_edit_in_both_directions(harness: 
         assert [approver.principal for approver in approval.possible_approvers.all] == ["test:ben"]
         await engine.approvals.revise(approval.id, 2, {"text": "for me"}, Member(BEN))
         assert await approve(engine, step, revision=3) == Decided(DecisionType.APPROVE)
-        await harness.surface.ended(turn_id)
+        await harness.surface.wait_for_end(turn_id)
     assert [arguments for _, arguments, _ in harness.toolbox.calls] == [{"text": "for me"}]
 
 
@@ -537,7 +541,7 @@ async def test_an_edit_by_a_guests_approver_gives_the_guest_no_right(harness: En
     harness.surface = Hall(guests={"ana"})
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         await engine.approvals.revise(approval_of(step).id, 1, {"text": "bread"}, Member(BEN))
         edited = await harness.surface.wait_for(
             lambda view: any(approval_of(pending).revision == 2 for pending in view.awaiting)
@@ -548,10 +552,10 @@ async def test_an_edit_by_a_guests_approver_gives_the_guest_no_right(harness: En
 
 async def test_an_edit_does_not_remove_the_requirements_of_a_rule(harness: EngineHarness) -> None:
     only_ben = ApprovalRequirements((frozenset({"test:ben"}),))
-    harness.rules = RuleBook(Policies(rules=(Rule(ASK, requirements=only_ben),)), APPROVERS, pinned)
+    harness.rules = RuleBook(Policies(rules=(Rule(ASK, requirements=only_ben),)), APPROVERS, is_pinned)
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         harness.rules.replace_file(Policies())
         await engine.approvals.revise(approval_of(step).id, 1, {"text": "bread"}, Member(ANA))
         assert isinstance(await approve(engine, step, revision=2), NotAllowed)
@@ -561,10 +565,10 @@ async def test_an_edit_does_not_remove_the_requirements_of_a_rule(harness: Engin
 async def test_an_edit_does_not_bring_a_card_back_that_a_rule_sent_elsewhere(harness: EngineHarness) -> None:
     desk = frozenset({f"{HALL.workspace_key}:desk"})
     elsewhere = Rule(ASK, requirements=ApprovalRequirements(deliver=desk))
-    harness.rules = RuleBook(Policies(rules=(elsewhere,)), APPROVERS, pinned)
+    harness.rules = RuleBook(Policies(rules=(elsewhere,)), APPROVERS, is_pinned)
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         harness.rules.replace_file(Policies())
         await engine.approvals.revise(approval_of(step).id, 1, {"text": "bread"}, Member(ANA))
         edited = await harness.log.get_approval(approval_of(step).id)
@@ -577,7 +581,7 @@ async def test_an_asker_who_was_unknown_at_the_request_gets_no_right_by_an_edit(
     harness.surface = hall = Hall(away=True)
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         hall.away = False
         await engine.approvals.revise(approval_of(step).id, 1, {"text": "bread"}, Member(ANA))
         assert isinstance(await approve(engine, step, revision=2), NotAllowed)
@@ -590,7 +594,7 @@ async def test_approvers_are_told_once_in_private_of_a_call_that_an_edit_makes_t
     harness.surface = surface = Hall()
     engine = harness.engine(approval_notice=notice)
     async with running(engine), running(harness.notices):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         await until_posted(harness, approval_of(step))
         for revision in (1, 2):
             text = f"for @eve, {revision}"
@@ -633,7 +637,7 @@ async def test_a_call_that_is_run_again_is_decided_by_the_same_rule(harness: Eng
         async with running(engine):
             harness.model.script = [ask_for(call(wanted.name)), say("Perhaps.")]
             receipt = await engine.receive(message(f"try {wanted.name}"))
-            view = await harness.surface.ended(receipt.turn_id)
+            view = await harness.surface.wait_for_end(receipt.turn_id)
             (step,) = (each for each in view.steps if isinstance(each, ToolStep))
             assert step.status is StepStatus.UNKNOWN
             again = await engine.run_again(receipt.turn_id, step.n, ANA)
@@ -643,11 +647,11 @@ async def test_a_call_that_is_run_again_is_decided_by_the_same_rule(harness: Eng
 
 async def test_a_call_that_its_asker_may_approve_disturbs_no_approver(harness: EngineHarness) -> None:
     reminding = Rule(ASK, requirements=ApprovalRequirements(expires=600.0, remind=True))
-    harness.rules = RuleBook(Policies(rules=(reminding,)), APPROVERS, pinned)
+    harness.rules = RuleBook(Policies(rules=(reminding,)), APPROVERS, is_pinned)
     harness.surface = surface = Hall()
     engine = harness.engine(approval_notice=ApprovalNotice.PRIVATE)
     async with running(engine), running(harness.notices):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         assert approval_of(step).possible_approvers.with_notice(ApprovalNotice.PRIVATE) == ()
         await until_posted(harness, approval_of(step))
         harness.clock[0] += 301
@@ -660,7 +664,7 @@ async def test_a_call_that_its_asker_may_approve_disturbs_no_approver(harness: E
 async def test_approvers_who_were_mentioned_before_an_edit_are_not_notified_again(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine, call("notes__wipe", note="7"))
+        _, step = await ask_and_wait(harness, engine, call("notes__wipe", note="7"))
         await engine.approvals.revise(approval_of(step).id, 1, {"note": "8"}, Member(ANA))
         edited = await harness.log.get_approval(approval_of(step).id)
         assert edited is not None
@@ -672,7 +676,7 @@ async def test_approvers_who_were_mentioned_before_an_edit_are_not_notified_agai
 async def test_an_edited_call_without_approvers_to_notify_notifies_none(harness: EngineHarness) -> None:
     engine = harness.engine(approval_notice=ApprovalNotice.NONE)
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         await engine.approvals.revise(approval_of(step).id, 1, {"text": "for @eve"}, Member(ANA))
         edited = await harness.log.get_approval(approval_of(step).id)
         assert edited is not None
@@ -705,11 +709,11 @@ async def test_a_grant_of_the_asker_covers_calls_that_the_asker_may_approve(
 ) -> None:
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(harness, engine)
+        turn_id, step = await ask_and_wait(harness, engine)
         assert await grant(engine, step, wanted) == Decided(DecisionType.APPROVE)
-        await harness.surface.ended(turn_id)
+        await harness.surface.wait_for_end(turn_id)
         assert not await is_asked(harness, engine, call("notes__add", text="milk"))
-    assert await audited(harness, "decided") == [("decided", "test:ana", "asker: not destructive")]
+    assert await audit_entries(harness, "decided") == [("decided", "test:ana", "asker: not destructive")]
 
 
 @pytest.mark.parametrize(
@@ -722,9 +726,9 @@ async def test_a_grant_of_the_asker_does_not_cover_other_calls(
 ) -> None:
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(harness, engine)
+        turn_id, step = await ask_and_wait(harness, engine)
         assert await grant(engine, step, who=who) == Decided(DecisionType.APPROVE)
-        await harness.surface.ended(turn_id)
+        await harness.surface.wait_for_end(turn_id)
         assert await is_asked(harness, engine, call("notes__add", text="for @eve")) is not covered
 
 
@@ -734,9 +738,9 @@ async def test_a_grant_of_the_asker_ends_where_only_approvers_approve(
 ) -> None:
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(harness, engine)
+        turn_id, step = await ask_and_wait(harness, engine)
         await grant(engine, step, who=who)
-        await harness.surface.ended(turn_id)
+        await harness.surface.wait_for_end(turn_id)
         assert harness.rules is not None
         harness.rules.replace_file(Policies(self_approval=False))
         assert await is_asked(harness, engine, call("notes__add", text="milk")) is not covered
@@ -763,12 +767,12 @@ async def test_a_call_on_a_grant_of_the_asker_is_looked_at_again_before_it_is_se
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(harness, engine)
+        turn_id, step = await ask_and_wait(harness, engine)
         await grant(engine, step, who=who)
-        await harness.surface.ended(turn_id)
+        await harness.surface.wait_for_end(turn_id)
         harness.model.script = [ask_for(call("notes__add", text="bread")), say("Done.")]
         receipt = await engine.receive(message("once more"))
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     (step,) = (each for each in view.steps if isinstance(each, ToolStep))
     assert step.grant is not None
     assert step.status is (StepStatus.DONE if runs else StepStatus.FAILED)
@@ -778,7 +782,7 @@ async def test_a_call_on_a_grant_of_the_asker_is_looked_at_again_before_it_is_se
 async def test_a_grant_of_the_asker_approves_no_waiting_call_that_the_asker_could_not(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(
+        turn_id, step = await ask_and_wait(
             harness, engine, call("notes__add", "c1", text="milk"), call("notes__add", "c2", text="for @eve")
         )
         await grant(engine, step)
@@ -786,7 +790,7 @@ async def test_a_grant_of_the_asker_approves_no_waiting_call_that_the_asker_coul
             lambda view: view.turn.id == turn_id and [each.call.id for each in view.awaiting] == ["c2"]
         )
         assert await approve(engine, view.awaiting[0], BEN) == Decided(DecisionType.APPROVE)
-        await harness.surface.ended(turn_id)
+        await harness.surface.wait_for_end(turn_id)
 
 
 @pytest.mark.parametrize(
@@ -795,7 +799,7 @@ async def test_a_grant_of_the_asker_approves_no_waiting_call_that_the_asker_coul
 async def test_an_asker_grants_nothing_that_takes_an_admin(harness: EngineHarness, wanted: GrantRequest) -> None:
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine)
+        _, step = await ask_and_wait(harness, engine)
         assert await grant(engine, step, wanted) == NotAllowed("Only an admin can allow that.")
     assert harness.toolbox.calls == []
 
@@ -803,7 +807,7 @@ async def test_an_asker_grants_nothing_that_takes_an_admin(harness: EngineHarnes
 async def test_an_asker_grants_nothing_for_a_call_that_needs_an_approver(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        _, step = await asked(harness, engine, call("notes__add", text="for @eve"))
+        _, step = await ask_and_wait(harness, engine, call("notes__add", text="for @eve"))
         assert isinstance(await grant(engine, step), NotAllowed)
     assert harness.toolbox.calls == []
 

@@ -75,7 +75,7 @@ async def test_a_cancelled_message_is_one_turn_however_often_it_comes_again(harn
             await asyncio.wait({receiving}, timeout=60)
             harness.model.script.append(RuntimeError("stop here"))
             receipt = await engine.receive(message("hi", f"key-{steps}"))
-            await harness.surface.ended(receipt.turn_id)
+            await harness.surface.wait_for_end(receipt.turn_id)
         turns = await harness.log.recent_turns(message("").conversation, 100)
     assert len(turns) == 12
     assert len(harness.model.requests) == 12

@@ -15,7 +15,20 @@ from bot.ports import CallContext
 from bot.rendering.timeline import tool_status
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness
-from tests.fakes.parts import ANA, BEN, Unfinished, ask_for, call, message, returned, running, say, tool, until, words
+from tests.fakes.parts import (
+    ANA,
+    BEN,
+    Unfinished,
+    ask_for,
+    call,
+    message,
+    running,
+    say,
+    text_outcome,
+    tool,
+    until,
+    words,
+)
 
 
 async def for_ever(*_: object) -> Completion:
@@ -30,9 +43,9 @@ async def test_a_turn_is_stopped_while_the_model_writes(harness: EngineHarness) 
         receipt = await engine.receive(message("one"))
         await until(lambda: len(harness.model.requests) == 1)
         assert await engine.stop(receipt.turn_id, ANA)
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
         assert not await engine.stop(receipt.turn_id, ANA)
-        await harness.surface.ended((await engine.receive(message("two"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("two"))).turn_id)
     assert view.turn.status is TurnStatus.CANCELLED
     assert view.turn.failure == "Stopped by Ana."
     assert "(I was stopped before I had answered.)" in words(harness.model.requests[1])
@@ -45,10 +58,10 @@ async def test_the_written_text_stays_and_the_model_goes_on_from_there(harness: 
         receipt = await engine.receive(message("one"))
         await until(lambda: any(view.streaming for view in harness.surface.views))
         assert await engine.stop(receipt.turn_id, ANA)
-        stopped = await harness.surface.ended(receipt.turn_id)
+        stopped = await harness.surface.wait_for_end(receipt.turn_id)
         again = await engine.continue_turn(receipt.turn_id, BEN)
         assert (await engine.continue_turn(receipt.turn_id, ANA)).turn_id == again.turn_id
-        view = await harness.surface.ended(again.turn_id)
+        view = await harness.surface.wait_for_end(again.turn_id)
         with pytest.raises(NotFound):
             await engine.continue_turn(again.turn_id, ANA)
     (reply,) = stopped.steps
@@ -69,7 +82,7 @@ async def test_stopping_again_does_not_cut_the_clean_up_and_the_next_turn_waits_
             cleaning.set()
             await finish_cleaning.wait()
             cleaned.set()
-        return returned(call, "never")
+        return text_outcome(call, "never")
 
     harness.toolbox.add(tool("s__write"), tidy)
     harness.allow("s__write")
@@ -85,9 +98,9 @@ async def test_stopping_again_does_not_cut_the_clean_up_and_the_next_turn_waits_
             await engine.stop(first.turn_id, by)
         assert len(harness.model.requests) == 1
         finish_cleaning.set()
-        view = await harness.surface.ended(first.turn_id)
+        view = await harness.surface.wait_for_end(first.turn_id)
         assert cleaned.is_set()
-        await harness.surface.ended(second.turn_id)
+        await harness.surface.wait_for_end(second.turn_id)
     step = next(step for step in view.steps if isinstance(step, ToolStep))
     assert step.status is StepStatus.UNKNOWN
 
@@ -100,7 +113,7 @@ async def test_a_turn_that_waits_for_an_approval_is_stopped_and_runs_nothing(har
         receipt = await engine.receive(message("save it"))
         await until(lambda: bool(harness.surface.views) and not engine.worker.turns)
         assert await engine.stop(receipt.turn_id, BEN)
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     step = next(step for step in view.steps if isinstance(step, ToolStep))
     assert step.status is StepStatus.CANCELLED
     assert harness.toolbox.calls == []
@@ -118,8 +131,8 @@ async def test_a_call_that_only_reads_is_stopped_while_it_runs_and_nothing_says_
         receipt = await engine.receive(message("one"))
         await until(lambda: bool(harness.toolbox.calls))
         assert await engine.stop(receipt.turn_id, ANA)
-        view = await harness.surface.ended(receipt.turn_id)
-        await harness.surface.ended((await engine.receive(message("two"))).turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("two"))).turn_id)
     read, look = (step for step in view.steps if isinstance(step, ToolStep))
     assert (read.status, read.is_stopped) == (StepStatus.CANCELLED, True)
     assert (look.status, look.is_stopped) == (StepStatus.CANCELLED, False), "it waits for an approval"
@@ -127,7 +140,7 @@ async def test_a_call_that_only_reads_is_stopped_while_it_runs_and_nothing_says_
     assert tool_status(look, view).state == "cancelled, not run"
     used = "s__read: stopped while running; s__look: cancelled, not run"
     assert any(used in text for text in words(harness.model.requests[1]))
-    assert await audited(harness) == ["asked", "stopped", "ran cancelled"]
+    assert await audit_kinds(harness) == ["asked", "stopped", "ran cancelled"]
 
 
 async def test_a_write_that_may_be_repeated_may_have_run_when_it_is_stopped(harness: EngineHarness) -> None:
@@ -140,10 +153,10 @@ async def test_a_write_that_may_be_repeated_may_have_run_when_it_is_stopped(harn
         receipt = await engine.receive(message("one"))
         await until(lambda: bool(harness.toolbox.calls))
         assert await engine.stop(receipt.turn_id, ANA)
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     (put,) = (step for step in view.steps if isinstance(step, ToolStep))
     assert put.status is StepStatus.UNKNOWN
-    assert await audited(harness) == ["stopped", "ran unknown"]
+    assert await audit_kinds(harness) == ["stopped", "ran unknown"]
 
 
 async def test_a_call_of_a_lost_process_is_not_reported_as_unsent(harness: EngineHarness) -> None:
@@ -155,12 +168,12 @@ async def test_a_call_of_a_lost_process_is_not_reported_as_unsent(harness: Engin
     await harness.log.stop(receipt.turn_id, ANA)
     engine = harness.engine()
     async with running(engine):
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     (read,) = (step for step in view.steps if isinstance(step, ToolStep))
     assert (read.status, read.is_stopped) == (StepStatus.CANCELLED, True)
 
 
-async def audited(harness: EngineHarness) -> list[str]:
+async def audit_kinds(harness: EngineHarness) -> list[str]:
     """Return the kinds of the audit entries with the status of calls, oldest first."""
     rows, _ = await SqlReporting(harness.database).audit(AuditQuery(), 100, 0)
     return [" ".join(filter(None, (row.kind, str(row.facts.get("status", ""))))) for row in reversed(rows)]
@@ -177,7 +190,7 @@ async def test_leaving_gives_turns_back_and_the_next_start_goes_on_with_them(har
     harness.toolbox.add(tool("s__read", read_only=True))
     again = harness.engine()
     async with running(again):
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
     assert len(harness.model.requests) == 2
 
@@ -189,7 +202,7 @@ async def test_a_turn_that_keeps_bringing_the_process_down_ends_as_failed(harnes
         await harness.log.adopt_orphans()
     engine = harness.engine()
     async with running(engine):
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     assert view.turn.status is TurnStatus.FAILED
     assert view.turn.failure == "This question stopped the bot several times."
     assert harness.model.requests == []

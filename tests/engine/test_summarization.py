@@ -18,8 +18,30 @@ from bot.engine.prompt.messages import SystemPrompt
 from bot.engine.usage import estimate_messages, estimate_text, estimate_tools
 from bot.errors import ContextTooLong
 from tests.engine.conftest import EngineHarness
-from tests.engine.test_history import LONG, SHORT, asked, is_summary, notes, numbered, summary_of, talk
-from tests.fakes.parts import BEN, HALL, Script, Unfinished, ask_for, call, message, returned, running, say, tool, words
+from tests.engine.test_history import (
+    LONG,
+    SHORT,
+    is_summary,
+    notes,
+    numbered_questions,
+    reply_requests,
+    summary_of,
+    talk,
+)
+from tests.fakes.parts import (
+    BEN,
+    HALL,
+    Script,
+    Unfinished,
+    ask_for,
+    call,
+    message,
+    running,
+    say,
+    text_outcome,
+    tool,
+    words,
+)
 
 PDF = b"%PDF-1.7 " + b"x" * 50_000
 
@@ -64,7 +86,7 @@ async def test_a_summary_that_is_refused_or_empty_was_paid_for_all_the_same(
     harness.model.script = [answering(made)] * 20
     engine = harness.engine(memory=SHORT)
     async with running(engine):
-        *_, view = await talk(harness, engine, *numbered(1, 5))
+        *_, view = await talk(harness, engine, *numbered_questions(1, 5))
     assert view.turn.status is TurnStatus.DONE
     assert await spent_on_summaries(harness) == [("demo", 900, 3)]
 
@@ -100,7 +122,7 @@ async def test_a_summary_with_instructions_is_information_and_in_no_system_messa
     harness.model.script = [answering(say(order))] * 20
     engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(harness, engine, *numbered(1, 5))
+        await talk(harness, engine, *numbered_questions(1, 5))
     holding = [each for each in harness.model.requests[-1].messages if order in each.text]
     assert [(each.role.value, each.text.partition(":")[0]) for each in holding] == [
         ("user", "Summary of what was said here before that")
@@ -134,7 +156,7 @@ async def test_people_are_told_of_turns_that_are_too_many_to_be_summed_up(
     harness.model.script = [answering(say("So far."), "Yes.")] * 20
     engine = harness.engine()
     async with running(engine):
-        await talk(harness, engine, *numbered(1, 6))
+        await talk(harness, engine, *numbered_questions(1, 6))
         monkeypatch.setattr(history, "HISTORY_TURNS", 4)
         *_, seventh, eighth = await talk(harness, engine, "q7", "q8")
     assert (notes(seventh), notes(eighth)) == ([HISTORY_OMITTED], [])
@@ -155,7 +177,7 @@ async def test_in_a_small_window_the_request_and_the_longest_answer_fit_in_toget
     harness.model.script = [answering(say(letter * 20_000), f"a {letter * 500}")] * 80
     engine = harness.engine(instructions=SystemPrompt("Be useful."))
     async with running(engine):
-        views = await talk(harness, engine, *numbered(1, 24))
+        views = await talk(harness, engine, *numbered_questions(1, 24))
     assert {view.turn.status for view in views} == {TurnStatus.DONE}
     assert any(map(is_summary, harness.model.requests))
     for request in harness.model.requests:
@@ -169,7 +191,7 @@ async def test_a_summary_that_was_made_for_a_wide_window_is_told_by_its_beginnin
     harness.model.script = [answering(say("word " * 1_500))] * 20
     engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(harness, engine, *numbered(1, 5))
+        await talk(harness, engine, *numbered_questions(1, 5))
     kept = await summary_of(harness)
     assert kept is not None
     assert len(kept.text) > 7_000
@@ -177,13 +199,13 @@ async def test_a_summary_that_was_made_for_a_wide_window_is_told_by_its_beginnin
     narrow = harness.engine()
     async with running(narrow):
         await talk(harness, narrow, "q6")
-    told = [part for part in words(asked(harness)[-1]) if part.startswith("Summary of")]
+    told = [part for part in words(reply_requests(harness)[-1]) if part.startswith("Summary of")]
     assert 0 < estimate_text(told[0]) < 600
 
 
 async def test_large_results_give_way_before_earlier_turns_do(harness: EngineHarness) -> None:
     async def gave(wanted: ToolCall, _: object) -> ToolOutcome:
-        return returned(wanted, "found " * 8_000)
+        return text_outcome(wanted, "found " * 8_000)
 
     harness.toolbox.add(tool("s__read", read_only=True), gave)
     harness.allow("s__read")
@@ -191,7 +213,7 @@ async def test_large_results_give_way_before_earlier_turns_do(harness: EngineHar
     harness.model.script = [ask_for(call("s__read")), say("Read.")] * 9
     engine = harness.engine()
     async with running(engine):
-        await talk(harness, engine, *numbered(1, 9))
+        await talk(harness, engine, *numbered_questions(1, 9))
     assert not any(map(is_summary, harness.model.requests))
     assert "q1" in words(harness.model.requests[-1])
     assert all(size(request) + request.limits.max_tokens <= 8_192 for request in harness.model.requests)
@@ -201,7 +223,7 @@ async def test_many_large_results_of_one_turn_fit_into_a_small_window_and_can_be
     harness: EngineHarness,
 ) -> None:
     async def gave(wanted: ToolCall, _: object) -> ToolOutcome:
-        return returned(wanted, "".join(f"{n:09d} " for n in range(5_000)))
+        return text_outcome(wanted, "".join(f"{n:09d} " for n in range(5_000)))
 
     harness.toolbox.add(tool("s__read", read_only=True), gave)
     harness.allow("s__read")
@@ -273,7 +295,7 @@ async def test_a_file_that_is_too_long_for_a_model_takes_nothing_from_the_memory
     harness.model.script = [answer] * 20
     engine = harness.engine()
     async with running(engine):
-        await talk(harness, engine, *numbered(1, 4))
+        await talk(harness, engine, *numbered_questions(1, 4))
         attached = message(
             "Read it.",
             author=BEN,
@@ -281,7 +303,7 @@ async def test_a_file_that_is_too_long_for_a_model_takes_nothing_from_the_memory
             attachments=[Attachment("pdf", "a.pdf", "application/pdf", len(PDF))],
         )
         receipt = await engine.receive(attached)
-        assert (await harness.surface.ended(receipt.turn_id)).turn.status is TurnStatus.FAILED
+        assert (await harness.surface.wait_for_end(receipt.turn_id)).turn.status is TurnStatus.FAILED
         await talk(harness, engine, "q5")
     assert not any(map(is_summary, harness.model.requests))
     assert "q1" in words(harness.model.requests[-1])

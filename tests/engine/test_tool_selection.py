@@ -14,7 +14,7 @@ from bot.engine.prompt.messages import READ_RESULT
 from bot.errors import ModelRejected
 from bot.ports import CallContext
 from tests.engine.conftest import EngineHarness
-from tests.fakes.parts import ask_for, call, message, returned, running, say, tool
+from tests.fakes.parts import ask_for, call, message, running, say, text_outcome, tool
 
 
 def refuses(name: str) -> ModelRejected:
@@ -25,10 +25,10 @@ def notes(view: TurnView) -> list[str]:
     return [note for step in view.steps if isinstance(step, ModelStep) for note in step.notes]
 
 
-async def answered(harness: EngineHarness, text: str = "go", **changes: object) -> TurnView:
+async def run_turn(harness: EngineHarness, text: str = "go", **changes: object) -> TurnView:
     engine = harness.engine(**changes)
     async with running(engine):
-        return await harness.surface.ended((await engine.receive(message(text))).turn_id)
+        return await harness.surface.wait_for_end((await engine.receive(message(text))).turn_id)
 
 
 async def test_a_tool_that_the_service_refuses_is_dropped_and_the_answer_says_so(
@@ -39,7 +39,7 @@ async def test_a_tool_that_the_service_refuses_is_dropped_and_the_answer_says_so
     harness.allow("s__good")
     harness.model.script = [refuses("s__bad"), ask_for(call("s__good")), say("Done.")]
     with caplog.at_level(logging.WARNING, "bot.engine.prompt.builder"):
-        view = await answered(harness)
+        view = await run_turn(harness)
     assert view.turn.status is TurnStatus.DONE
     offered = [[each.name for each in request.tools] for request in harness.model.requests]
     assert offered == [["s__good", "s__bad"], ["s__good"], ["s__good"]]
@@ -53,10 +53,10 @@ async def test_later_turns_leave_it_out_at_once_until_its_definition_changes(har
     harness.model.script = [refuses("s__bad"), say("One."), say("Two."), say("Three.")]
     engine = harness.engine()
     async with running(engine):
-        await harness.surface.ended((await engine.receive(message("one"))).turn_id)
-        second = await harness.surface.ended((await engine.receive(message("two"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("one"))).turn_id)
+        second = await harness.surface.wait_for_end((await engine.receive(message("two"))).turn_id)
         harness.toolbox.add(tool("s__bad", description="Corrected."))
-        third = await harness.surface.ended((await engine.receive(message("three"))).turn_id)
+        third = await harness.surface.wait_for_end((await engine.receive(message("three"))).turn_id)
     assert [len(request.tools) for request in harness.model.requests] == [1, 0, 0, 1]
     assert "s__bad" in notes(second)[0]
     assert notes(third) == []
@@ -67,7 +67,7 @@ async def test_every_tool_that_is_refused_is_dropped(harness: EngineHarness) -> 
     for name in names:
         harness.toolbox.add(tool(name))
     harness.model.script = [*map(refuses, names[:4]), say("Done.")]
-    view = await answered(harness)
+    view = await run_turn(harness)
     assert view.turn.status is TurnStatus.DONE
     assert [each.name for each in harness.model.requests[-1].tools] == ["s__t4"]
     assert len(notes(view)) == 4
@@ -77,7 +77,7 @@ async def test_every_tool_that_is_refused_is_dropped(harness: EngineHarness) -> 
 async def test_a_refusal_that_is_about_no_tool_of_the_request_ends_the_turn(harness: EngineHarness, name: str) -> None:
     harness.toolbox.add(tool("s__good"))
     harness.model.script = [refuses(name)]
-    view = await answered(harness)
+    view = await run_turn(harness)
     assert view.turn.status is TurnStatus.FAILED
     assert len(harness.model.requests) == 1
 
@@ -86,7 +86,7 @@ async def test_a_service_that_finds_fault_with_everything_is_not_asked_for_ever(
     for n in range(20):
         harness.toolbox.add(tool(f"s__t{n}"))
     harness.model.script = [refuses(f"s__t{n}") for n in range(20)]
-    view = await answered(harness)
+    view = await run_turn(harness)
     assert view.turn.status is TurnStatus.FAILED
     assert len(harness.model.requests) == 9
 
@@ -96,7 +96,7 @@ async def test_no_more_tools_are_sent_than_services_take_where_they_are_not_sear
         harness.toolbox.add(tool(f"big__t{n:03}"))
     harness.toolbox.add(tool("small__only"))
     harness.model.script = [say("Done.")]
-    view = await answered(harness, tool_search=ToolSearch.OFF)
+    view = await run_turn(harness, tool_search=ToolSearch.OFF)
     sent = [each.name for each in harness.model.requests[0].tools]
     assert len(sent) == MOST_TOOLS
     assert "small__only" in sent
@@ -106,7 +106,7 @@ async def test_no_more_tools_are_sent_than_services_take_where_they_are_not_sear
 
 async def test_with_the_tool_to_read_on_they_are_no_more_than_services_take_either(harness: EngineHarness) -> None:
     async def long(wanted: ToolCall, _context: CallContext) -> ToolOutcome:
-        return returned(wanted, "word " * 1_000)
+        return text_outcome(wanted, "word " * 1_000)
 
     for n in range(200):
         harness.toolbox.add(tool(f"big__t{n:03}", read_only=True), long)
@@ -115,7 +115,7 @@ async def test_with_the_tool_to_read_on_they_are_no_more_than_services_take_eith
     engine = harness.engine(tool_search=ToolSearch.OFF)
     async with running(engine):
         for text in ("go", "and?"):
-            await harness.surface.ended((await engine.receive(message(text))).turn_id)
+            await harness.surface.wait_for_end((await engine.receive(message(text))).turn_id)
     *_, before, after = ([each.name for each in request.tools] for request in harness.model.requests)
     assert after == [*before[:-1], READ_RESULT]
     assert len(after) == MOST_TOOLS

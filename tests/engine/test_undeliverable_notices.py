@@ -98,7 +98,7 @@ async def test_a_notice_that_reached_the_conversation_after_all_is_not_sent_twic
     harness.model.script = [ask_for(call("notes__add")), say("I could not ask you.")]
     engine = harness.engine()
     async with running(engine):
-        await left.ended((await engine.receive(message("hi"))).turn_id)
+        await left.wait_for_end((await engine.receive(message("hi"))).turn_id)
         await until(lambda: not engine.worker.turns and engine.delivery.is_idle)
     assert left.asked == 0
 

@@ -30,7 +30,7 @@ async def status_of(harness: EngineHarness, turn_id: str) -> tuple[str, str, int
     return row.status, row.failure, row.fence
 
 
-async def ended(harness: EngineHarness, turn_id: str) -> tuple[str, str, int]:
+async def final_status(harness: EngineHarness, turn_id: str) -> tuple[str, str, int]:
     async with asyncio.timeout(10):
         while (found := await status_of(harness, turn_id))[0] not in ("done", "failed", "cancelled"):
             await asyncio.sleep(0.005)
@@ -53,8 +53,8 @@ async def test_a_turn_with_unreadable_steps_ends_as_failed_and_others_go_on(harn
     engine = harness.engine()
     async with running(engine):
         other = await engine.receive(message("hi", conversation=ELSEWHERE))
-        view = await harness.surface.ended(other.turn_id)
-        status, failure, fence = await ended(harness, spoilt)
+        view = await harness.surface.wait_for_end(other.turn_id)
+        status, failure, fence = await final_status(harness, spoilt)
     assert view.turn.status is TurnStatus.DONE
     assert (status, fence) == ("failed", 2)
     assert "Something broke on my end" in failure
@@ -67,8 +67,8 @@ async def test_a_question_that_cannot_be_read_holds_up_no_other_question(harness
     engine = harness.engine()
     async with running(engine):
         other = await engine.receive(message("hi", conversation=ELSEWHERE))
-        await harness.surface.ended(other.turn_id)
-        assert (await ended(harness, spoilt.turn_id))[0] == "failed"
+        await harness.surface.wait_for_end(other.turn_id)
+        assert (await final_status(harness, spoilt.turn_id))[0] == "failed"
 
 
 async def test_an_end_that_cannot_be_read_keeps_no_other_end_undrawn_and_is_tried_ever_more_rarely(
@@ -82,20 +82,20 @@ async def test_an_end_that_cannot_be_read_keeps_no_other_end_undrawn_and_is_trie
     postpone = harness.log.retry_delivery_at
     postponed: list[float] = []
 
-    async def noted(turn_id: str, seconds: float) -> None:
+    async def record_and_postpone(turn_id: str, seconds: float) -> None:
         await postpone(turn_id, seconds)
         postponed.append(seconds)
 
     looks, stale_views = 0, harness.log.stale_views
 
-    async def counted(prefix: str, limit: int) -> Sequence[str]:
+    async def count_poll(prefix: str, limit: int) -> Sequence[str]:
         nonlocal looks
         found = await stale_views(prefix, limit)
         looks += 1
         return found
 
-    harness.log.retry_delivery_at = noted  # type: ignore[method-assign]
-    harness.log.stale_views = counted  # type: ignore[method-assign, assignment]
+    harness.log.retry_delivery_at = record_and_postpone  # type: ignore[method-assign]
+    harness.log.stale_views = count_poll  # type: ignore[method-assign, assignment]
     async with running(engine):
         for tries in range(1, 4):
             await until(lambda tries=tries: len(postponed) == tries)  # type: ignore[misc]
@@ -109,7 +109,7 @@ async def test_an_end_that_cannot_be_read_keeps_no_other_end_undrawn_and_is_trie
             harness.clock[0] += 1
             engine.poll()
         other = await engine.receive(message("hi", conversation=ELSEWHERE))
-        view = await harness.surface.ended(other.turn_id)
+        view = await harness.surface.wait_for_end(other.turn_id)
     assert view.turn.status is TurnStatus.DONE
 
 
@@ -120,11 +120,11 @@ async def test_an_unreadable_earlier_turn_is_left_out_of_the_prompt(
     engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("first"))
-        await harness.surface.ended(first.turn_id)
-        await harness.surface.ended((await engine.receive(message("second"))).turn_id)
+        await harness.surface.wait_for_end(first.turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("second"))).turn_id)
         await change(harness, f"update steps set body = '{{}}' where turn_id = '{first.turn_id}'")
         await change(harness, "update deliveries set revision = revision + 1, delivered_revision = revision + 1")
-        view = await harness.surface.ended((await engine.receive(message("third"))).turn_id)
+        view = await harness.surface.wait_for_end((await engine.receive(message("third"))).turn_id)
     assert view.turn.status is TurnStatus.DONE
     told = words(harness.model.requests[2])
     assert "Two." in told
@@ -154,6 +154,6 @@ async def test_a_turn_that_cannot_be_ended_is_kept_in_hand_and_not_claimed_over_
         assert (await status_of(harness, receipt.turn_id))[2] == 1
         assert [pause for pause in harness.pauses if pause > 5][:4] == [8.0, 16.0, 32.0, 60.0]
         broken[0] = False
-        assert (await ended(harness, receipt.turn_id))[0] == "failed"
+        assert (await final_status(harness, receipt.turn_id))[0] == "failed"
     assert len(harness.model.requests) == 2
     assert [view.turn.question.text for view in await harness.log.recent_turns(HALL, 9)] == ["hi"]

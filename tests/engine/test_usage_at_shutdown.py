@@ -14,16 +14,16 @@ from bot.engine import usage
 from bot.engine.usage import estimate_text
 from bot.errors import DatabaseUnavailable
 from tests.engine.conftest import EngineHarness
-from tests.engine.test_usage_metering import CUT, HALF, Counting, Waits, asked, spent
+from tests.engine.test_usage_metering import CUT, HALF, Counting, Waits, running_question, usage_total
 
 
 async def test_usage_that_could_not_be_written_is_written_when_the_process_leaves(harness: EngineHarness) -> None:
     harness.log = Counting(harness, DatabaseUnavailable("The database is away."))
     gate = Waits()
-    async with asked(harness, [TextDelta(HALF), CUT], [gate]):
+    async with running_question(harness, [TextDelta(HALF), CUT], [gate]):
         await gate.reached.wait()
-        assert await spent(harness) == UsageTotal()
-    found = await spent(harness)
+        assert await usage_total(harness) == UsageTotal()
+    found = await usage_total(harness)
     assert (found.requests, found.usage.output_tokens) == (1, round(estimate_text(HALF)))
 
 
@@ -39,6 +39,6 @@ async def test_a_process_that_leaves_waits_for_no_database(
     harness.log = Away(harness)
     gate = Waits()
     async with asyncio.timeout(30):
-        async with asked(harness, [TextDelta(HALF), CUT], [gate]):
+        async with running_question(harness, [TextDelta(HALF), CUT], [gate]):
             await gate.reached.wait()
-    assert await spent(harness) == UsageTotal()
+    assert await usage_total(harness) == UsageTotal()

@@ -45,7 +45,7 @@ def costs(usage: Usage, text: str = "Here.") -> Completion:
     return Completion(assistant(text), StopReason.ANSWERED, usage, "paid")
 
 
-def limited(harness: EngineHarness, *limits: UsageLimit) -> Engine:
+def limited_engine(harness: EngineHarness, *limits: UsageLimit) -> Engine:
     harness.clock[0] = max(harness.clock[0], NOON)
     harness.log = SqlTurnLog(harness.database, prices=PRICES)
     return harness.engine(allow=_spending(harness, *limits).check)
@@ -55,9 +55,9 @@ def _spending(harness: EngineHarness, *limits: UsageLimit) -> UsageLimiter:
     return UsageLimiter(limits, SqlUsageStore(harness.database), "EUR", clock=lambda: harness.clock[0])
 
 
-async def asked(engine: Engine, harness: EngineHarness, said: InboundMessage) -> TurnView:
+async def run_turn(engine: Engine, harness: EngineHarness, said: InboundMessage) -> TurnView:
     receipt = await engine.receive(said)
-    await harness.surface.ended(receipt.turn_id)
+    await harness.surface.wait_for_end(receipt.turn_id)
     return await engine.view(receipt.turn_id)
 
 
@@ -65,11 +65,11 @@ async def test_a_question_is_not_sent_once_the_limit_is_used_up_and_is_when_it_b
     harness: EngineHarness,
 ) -> None:
     harness.model.script = [costs(Usage(900, 98)), costs(Usage(1, 1)), say("Good morning.")]
-    engine = limited(harness, TOKENS_A_DAY)
+    engine = limited_engine(harness, TOKENS_A_DAY)
     async with running(engine):
-        assert (await asked(engine, harness, message("one"))).turn.status is TurnStatus.DONE
-        assert (await asked(engine, harness, message("one left"))).turn.status is TurnStatus.DONE
-        refused = await asked(engine, harness, message("none left"))
+        assert (await run_turn(engine, harness, message("one"))).turn.status is TurnStatus.DONE
+        assert (await run_turn(engine, harness, message("one left"))).turn.status is TurnStatus.DONE
+        refused = await run_turn(engine, harness, message("none left"))
         assert refused.turn.status is TurnStatus.FAILED
         assert refused.turn.failure == (
             "The request was not sent: your limit for today is used up, 1,000 of 1,000 tokens. "
@@ -77,7 +77,7 @@ async def test_a_question_is_not_sent_once_the_limit_is_used_up_and_is_when_it_b
         )
         assert len(harness.model.requests) == 2
         harness.clock[0] += 12 * HOUR
-        assert (await asked(engine, harness, message("tomorrow"))).turn.status is TurnStatus.DONE
+        assert (await run_turn(engine, harness, message("tomorrow"))).turn.status is TurnStatus.DONE
 
 
 async def test_a_begun_request_is_finished_over_the_limit(harness: EngineHarness) -> None:
@@ -85,34 +85,34 @@ async def test_a_begun_request_is_finished_over_the_limit(harness: EngineHarness
     harness.allow("s__read")
     wants = ask_for(call("s__read"))
     harness.model.script = [Completion(wants.message, wants.stop, Usage(5_000, 0), "paid"), say("Done.")]
-    engine = limited(harness, TOKENS_A_DAY)
+    engine = limited_engine(harness, TOKENS_A_DAY)
     async with running(engine):
-        view = await asked(engine, harness, message("read"))
+        view = await run_turn(engine, harness, message("read"))
     assert view.turn.status is TurnStatus.DONE
 
 
 async def test_each_person_has_a_limit_alone_and_a_channel_one_for_all(harness: EngineHarness) -> None:
     harness.model.script = [costs(Usage(500, 100)) for _ in range(4)]
-    engine = limited(
+    engine = limited_engine(
         harness,
         UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 500),
         UsageLimit(LimitScope.CHANNEL, LimitPeriod.MONTH, LimitUnit.TOKENS, 1_000),
     )
     sam = Author("test", "sam", "Sam")
     async with running(engine):
-        await asked(engine, harness, message("one"))
-        assert "your limit for today" in (await asked(engine, harness, message("two"))).turn.failure
-        assert (await asked(engine, harness, message("three", author=BEN))).turn.status is TurnStatus.DONE
-        full = await asked(engine, harness, message("four", author=sam))
+        await run_turn(engine, harness, message("one"))
+        assert "your limit for today" in (await run_turn(engine, harness, message("two"))).turn.failure
+        assert (await run_turn(engine, harness, message("three", author=BEN))).turn.status is TurnStatus.DONE
+        full = await run_turn(engine, harness, message("four", author=sam))
         assert "this channel's limit for this month is used up, 1,200 of 1,000 tokens" in full.turn.failure
         assert "in 12 h" in full.turn.failure
-        elsewhere = await asked(engine, harness, message("five", author=sam, conversation=ELSEWHERE))
+        elsewhere = await run_turn(engine, harness, message("five", author=sam, conversation=ELSEWHERE))
         assert elsewhere.turn.status is TurnStatus.DONE
 
 
 async def test_a_persons_limit_is_the_same_wherever_on_a_platform_they_ask(harness: EngineHarness) -> None:
     harness.model.script = [costs(Usage(900, 100)) for _ in range(4)]
-    engine = limited(harness, TOKENS_A_DAY)
+    engine = limited_engine(harness, TOKENS_A_DAY)
     places = [
         HALL,
         ConversationKey("test", "w", "hall", "2"),
@@ -120,30 +120,32 @@ async def test_a_persons_limit_is_the_same_wherever_on_a_platform_they_ask(harne
         ConversationKey("test", "v", "hall", "1"),
     ]
     async with running(engine):
-        views = [await asked(engine, harness, message(f"q{n}", conversation=where)) for n, where in enumerate(places)]
+        views = [
+            await run_turn(engine, harness, message(f"q{n}", conversation=where)) for n, where in enumerate(places)
+        ]
     assert [view.turn.status for view in views] == [TurnStatus.DONE, *[TurnStatus.FAILED] * 3]
     assert len(harness.model.requests) == 1
 
 
 async def test_questions_of_one_moment_pass_a_limit_once_and_no_further_than_that(harness: EngineHarness) -> None:
     harness.model.script = [costs(Usage(900, 100)) for _ in range(100)]
-    engine = limited(harness, TOKENS_A_DAY)
+    engine = limited_engine(harness, TOKENS_A_DAY)
     async with running(engine):
         receipts = [
             await engine.receive(message(f"q{n}", conversation=ConversationKey("test", "w", "hall", str(n))))
             for n in range(100)
         ]
-        views = [await harness.surface.ended(receipt.turn_id) for receipt in receipts]
+        views = [await harness.surface.wait_for_end(receipt.turn_id) for receipt in receipts]
     answered = sum(view.turn.status is TurnStatus.DONE for view in views)
     assert 1 <= answered == len(harness.model.requests) <= MOST_TURNS
 
 
 async def test_money_is_limited_by_the_cost_of_replies(harness: EngineHarness) -> None:
     harness.model.script = [costs(Usage(10_000, 2_000)), say("No.")]
-    engine = limited(harness, UsageLimit(LimitScope.WORKSPACE, LimitPeriod.MONTH, LimitUnit.MONEY, 50_000))
+    engine = limited_engine(harness, UsageLimit(LimitScope.WORKSPACE, LimitPeriod.MONTH, LimitUnit.MONEY, 50_000))
     async with running(engine):
-        await asked(engine, harness, message("one"))
-        refused = await asked(engine, harness, message("two", author=BEN))
+        await run_turn(engine, harness, message("one"))
+        refused = await run_turn(engine, harness, message("two", author=BEN))
     assert "this workspace's limit for this month is used up, 0.06 of 0.05 EUR" in refused.turn.failure
     assert len(harness.model.requests) == 1
 
@@ -151,10 +153,10 @@ async def test_money_is_limited_by_the_cost_of_replies(harness: EngineHarness) -
 async def test_a_call_that_is_run_by_hand_asks_no_model_and_meets_no_limit(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("s__read", read_only=True))
     harness.allow("s__read")
-    engine = limited(harness, UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 0))
+    engine = limited_engine(harness, UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 0))
     async with running(engine):
         inbound_message = InboundMessage(("by hand",), HALL, ANA, "Run it", call=ToolCall("c1", "s__read"))
-        assert (await asked(engine, harness, inbound_message)).turn.status is TurnStatus.DONE
+        assert (await run_turn(engine, harness, inbound_message)).turn.status is TurnStatus.DONE
 
 
 async def test_where_no_limit_holds_nothing_is_looked_up(harness: EngineHarness) -> None:
@@ -169,9 +171,9 @@ async def test_where_no_limit_holds_nothing_is_looked_up(harness: EngineHarness)
 
 async def test_the_reply_names_the_model_that_gave_it(harness: EngineHarness) -> None:
     harness.model.script = [costs(Usage(1, 1))]
-    engine = limited(harness)
+    engine = limited_engine(harness)
     async with running(engine):
-        view = await asked(engine, harness, message("hi"))
+        view = await run_turn(engine, harness, message("hi"))
     assert [step.model for step in view.steps if isinstance(step, ModelStep)] == ["paid"]
     (found,) = await SqlUsageStore(harness.database).totals([UsageQuery(0)])
     assert found.costs == {"EUR": 18}

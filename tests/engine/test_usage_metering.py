@@ -105,8 +105,8 @@ class Asked:
     engine: Engine
     turn_id: str
 
-    async def ended(self) -> TurnView:
-        return await self.harness.surface.ended(self.turn_id)
+    async def wait_for_end(self) -> TurnView:
+        return await self.harness.surface.wait_for_end(self.turn_id)
 
 
 def replying(harness: EngineHarness, *replies: Reply) -> Broken:
@@ -115,21 +115,21 @@ def replying(harness: EngineHarness, *replies: Reply) -> Broken:
     return model
 
 
-async def unnoted(seconds: float) -> None:
+async def sleep_briefly(seconds: float) -> None:
     """Sleep briefly. The loop that records running usage never wakes."""
     await (asyncio.sleep(min(seconds, 0.01)) if seconds < NOTE_SECONDS else asyncio.Event().wait())
 
 
 @asynccontextmanager
-async def asked(harness: EngineHarness, *replies: Reply, **changes: Any) -> AsyncIterator[Asked]:
+async def running_question(harness: EngineHarness, *replies: Reply, **changes: Any) -> AsyncIterator[Asked]:
     """Receive a message in a running engine. Running usage is recorded soon with a `pause` of the harness only."""
     replying(harness, *replies)
-    engine = harness.engine(**{"pause": unnoted, **changes})
+    engine = harness.engine(**{"pause": sleep_briefly, **changes})
     async with running(engine):
         yield Asked(harness, engine, (await engine.receive(message("hi"))).turn_id)
 
 
-async def spent(harness: EngineHarness) -> UsageTotal:
+async def usage_total(harness: EngineHarness) -> UsageTotal:
     (found,) = await SqlUsageStore(harness.database).totals([UsageQuery(0)])
     return found
 
@@ -138,10 +138,10 @@ async def by_model(harness: EngineHarness) -> dict[str, UsageTotal]:
     return dict(await SqlUsageStore(harness.database).totals_by(UsageQuery(0), UsageGrouping.MODEL))
 
 
-async def counted(harness: EngineHarness, requests: int) -> UsageTotal:
+async def wait_for_usage(harness: EngineHarness, requests: int) -> UsageTotal:
     """Return the recorded usage once `requests` requests are counted."""
     async with asyncio.timeout(10):
-        while (found := await spent(harness)).requests < requests:
+        while (found := await usage_total(harness)).requests < requests:
             await asyncio.sleep(0.005)
     return found
 
@@ -155,7 +155,7 @@ GUESSED = -1
 """In place of input tokens that are estimated."""
 
 
-def uncounted(*counts: int) -> Completion:
+def answer_with_usage(*counts: int) -> Completion:
     return replace(ANSWER, usage=Usage(*counts))
 
 
@@ -175,18 +175,18 @@ COUNTS: dict[str, tuple[list[Reply], int, Usage]] = {
         Usage(6_000, 230 + HALF_TOKENS, 4_400, 600, 70),
     ),
     "only begun": ([[UsageReported(Usage(5_000, 1)), CUT], [ANSWER]], 1, Usage(6_000, 201, *REST)),
-    "not counted": ([[TextDelta(HALF), uncounted()]], 1, Usage(GUESSED, HALF_TOKENS)),
-    "output not counted": ([[TextDelta(HALF), uncounted(1_000, 0, 400)]], 1, Usage(1_000, HALF_TOKENS, 400)),
-    "text at once": ([[replace(uncounted(1_000), message=assistant(HALF))]], 1, Usage(1_000, HALF_TOKENS)),
+    "not counted": ([[TextDelta(HALF), answer_with_usage()]], 1, Usage(GUESSED, HALF_TOKENS)),
+    "output not counted": ([[TextDelta(HALF), answer_with_usage(1_000, 0, 400)]], 1, Usage(1_000, HALF_TOKENS, 400)),
+    "text at once": ([[replace(answer_with_usage(1_000), message=assistant(HALF))]], 1, Usage(1_000, HALF_TOKENS)),
     "calls at once": ([[AT_ONCE], [ANSWER]], 1, Usage(2_000, 200 + round(estimate_text(json.dumps(TEXT))), *REST)),
-    "empty": ([[replace(uncounted(1_000), message=assistant(""))]], 0, Usage(1_000)),
+    "empty": ([[replace(answer_with_usage(1_000), message=assistant(""))]], 0, Usage(1_000)),
     "output alone counted": (
-        [[TextDelta(HALF), UsageReported(Usage(0, 200)), uncounted(0, 200)]],
+        [[TextDelta(HALF), UsageReported(Usage(0, 200)), answer_with_usage(0, 200)]],
         1,
         Usage(GUESSED, 200),
     ),
-    "lower at the end": ([[TextDelta(HALF), LATE, uncounted(900, 150)]], 0, Usage(900, 150)),
-    "no output at the end": ([[TextDelta(HALF), LATE, uncounted(1_000)]], 0, Usage(1_000, 200)),
+    "lower at the end": ([[TextDelta(HALF), LATE, answer_with_usage(900, 150)]], 0, Usage(900, 150)),
+    "no output at the end": ([[TextDelta(HALF), LATE, answer_with_usage(1_000)]], 0, Usage(1_000, 200)),
 }
 """Replies, the number of estimated ones, and the usage of all of them."""
 
@@ -196,9 +196,9 @@ async def test_each_request_counts_as_its_service_has_counted_it_or_by_an_estima
     harness: EngineHarness, reply: str
 ) -> None:
     replies, estimated, usage = COUNTS[reply]
-    async with asked(harness, *replies) as question:
-        assert (await question.ended()).turn.status is TurnStatus.DONE
-    found = await spent(harness)
+    async with running_question(harness, *replies) as question:
+        assert (await question.wait_for_end()).turn.status is TurnStatus.DONE
+    found = await usage_total(harness)
     assert (found.requests, found.estimated) == (len(replies), estimated)
     if usage.input_tokens == GUESSED:
         assert found.usage.input_tokens > REAL.input_tokens * (len(replies) - 1) + estimate_text("hi")
@@ -211,17 +211,17 @@ async def test_each_request_counts_as_its_service_has_counted_it_or_by_an_estima
 
 async def test_each_attempt_that_broke_off_counts_once_where_none_succeeds(harness: EngineHarness) -> None:
     cut: Reply = [TextDelta(HALF), CUT]
-    async with asked(harness, *[cut] * ATTEMPTS) as question:
-        assert (await question.ended()).turn.status is TurnStatus.FAILED
-    found = await spent(harness)
+    async with running_question(harness, *[cut] * ATTEMPTS) as question:
+        assert (await question.wait_for_end()).turn.status is TurnStatus.FAILED
+    found = await usage_total(harness)
     assert (found.requests, found.estimated) == (ATTEMPTS, ATTEMPTS)
 
 
 @pytest.mark.parametrize("refusal", [BUSY, CUT, ModelRejected("The key is wrong.")])
 async def test_a_request_refused_before_any_reply_costs_nothing(harness: EngineHarness, refusal: Exception) -> None:
-    async with asked(harness, *[[refusal]] * ATTEMPTS) as question:
-        assert (await question.ended()).turn.status is TurnStatus.FAILED
-    assert await spent(harness) == UsageTotal()
+    async with running_question(harness, *[[refusal]] * ATTEMPTS) as question:
+        assert (await question.wait_for_end()).turn.status is TurnStatus.FAILED
+    assert await usage_total(harness) == UsageTotal()
 
 
 # Stopped
@@ -229,22 +229,22 @@ async def test_a_request_refused_before_any_reply_costs_nothing(harness: EngineH
 
 async def test_a_reply_that_was_stopped_counts_as_far_as_it_came(harness: EngineHarness) -> None:
     gate = Waits()
-    async with asked(harness, [TextDelta(HALF), gate]) as question:
+    async with running_question(harness, [TextDelta(HALF), gate]) as question:
         await gate.reached.wait()
         await question.engine.stop(question.turn_id, BEN)
-        assert (await question.ended()).turn.status is TurnStatus.CANCELLED
-        found = await spent(harness)
+        assert (await question.wait_for_end()).turn.status is TurnStatus.CANCELLED
+        found = await usage_total(harness)
     assert (found.requests, found.estimated) == (1, 1)
     assert found.usage.output_tokens == round(estimate_text(HALF))
 
 
 async def test_a_reply_that_was_stopped_before_it_began_costs_nothing(harness: EngineHarness) -> None:
     gate = Waits()
-    async with asked(harness, [gate]) as question:
+    async with running_question(harness, [gate]) as question:
         await gate.reached.wait()
         await question.engine.stop(question.turn_id, BEN)
-        await question.ended()
-    assert await spent(harness) == UsageTotal()
+        await question.wait_for_end()
+    assert await usage_total(harness) == UsageTotal()
 
 
 async def test_a_finished_reply_that_is_stopped_in_the_same_moment_counts_as_its_service_has_counted_it(
@@ -263,28 +263,30 @@ async def test_a_finished_reply_that_is_stopped_in_the_same_moment_counts_as_its
                 await gate.here()
 
     harness.model = cast("ScriptedModel", Lingering([[TextDelta("Done."), ANSWER]]))
-    engine = harness.engine(pause=unnoted)
+    engine = harness.engine(pause=sleep_briefly)
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await gate.reached.wait()
         await engine.stop(receipt.turn_id, BEN)
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     (written,) = view.steps
     assert isinstance(written, ModelStep)
     assert (view.turn.status, written.message.text) == (TurnStatus.CANCELLED, "Done.")
-    assert await spent(harness) == UsageTotal(1, REAL, unpriced=1)
+    assert await usage_total(harness) == UsageTotal(1, REAL, unpriced=1)
 
 
 async def test_a_limit_counts_broken_off_replies(harness: EngineHarness) -> None:
     gate = Waits()
     limit = UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 5_000)
     spending = UsageLimiter([limit], SqlUsageStore(harness.database), clock=lambda: harness.clock[0])
-    async with asked(harness, [UsageReported(Usage(5_000, 1)), gate], [ANSWER], allow=spending.check) as question:
+    async with running_question(
+        harness, [UsageReported(Usage(5_000, 1)), gate], [ANSWER], allow=spending.check
+    ) as question:
         await gate.reached.wait()
         await question.engine.stop(question.turn_id, ANA)
-        await question.ended()
+        await question.wait_for_end()
         receipt = await question.engine.receive(message("and now?"))
-        refused = await harness.surface.ended(receipt.turn_id)
+        refused = await harness.surface.wait_for_end(receipt.turn_id)
     assert "your limit for today is used up, 5,001 of 5,000 tokens" in refused.turn.failure
 
 
@@ -295,23 +297,23 @@ async def test_a_reply_under_way_is_counted_meanwhile_so_that_it_stays_if_its_pr
     harness: EngineHarness,
 ) -> None:
     gate = Waits()
-    async with asked(harness, [TextDelta(HALF), gate, ANSWER], pause=harness.pause_briefly) as question:
-        found = await counted(harness, 1)
+    async with running_question(harness, [TextDelta(HALF), gate, ANSWER], pause=harness.pause_briefly) as question:
+        found = await wait_for_usage(harness, 1)
         assert (found.estimated, found.usage.output_tokens) == (1, round(estimate_text(HALF)))
         gate.opened.set()
-        await question.ended()
-        assert await spent(harness) == UsageTotal(1, REAL, unpriced=1)
+        await question.wait_for_end()
+        assert await usage_total(harness) == UsageTotal(1, REAL, unpriced=1)
 
 
 async def test_a_reply_of_a_turn_that_is_given_back_counts_and_so_does_the_one_after_it(harness: EngineHarness) -> None:
     gate = Waits()
-    async with asked(harness, [TextDelta(HALF), gate]):
+    async with running_question(harness, [TextDelta(HALF), gate]):
         await gate.reached.wait()
-    assert (await spent(harness)).estimated == 1
+    assert (await usage_total(harness)).estimated == 1
     replying(harness, [ANSWER])
     async with running(harness.engine()):
         await harness.surface.wait_for(lambda view: view.turn.status is TurnStatus.DONE)
-    found = await spent(harness)
+    found = await usage_total(harness)
     assert (found.requests, found.estimated) == (2, 1)
 
 
@@ -333,15 +335,17 @@ class Counting(SqlTurnLog):
 async def test_usage_that_cannot_be_written_at_once_is_written_later(harness: EngineHarness) -> None:
     log = harness.log = Counting(harness, *[DatabaseUnavailable("The database is away.")] * 2)
     gate = Waits()
-    async with asked(harness, [TextDelta(HALF), CUT], [gate, ANSWER], pause=harness.pause_briefly) as question:
-        found = await counted(harness, 1)
+    async with running_question(
+        harness, [TextDelta(HALF), CUT], [gate, ANSWER], pause=harness.pause_briefly
+    ) as question:
+        found = await wait_for_usage(harness, 1)
         assert found.usage.output_tokens == round(estimate_text(HALF))
         gate.opened.set()
-        await question.ended()
+        await question.wait_for_end()
         written = len(log.charged)
         pauses = harness.pauses.count(NOTE_SECONDS)
         await until(lambda: harness.pauses.count(NOTE_SECONDS) > pauses + 9)
-    assert (await spent(harness)).requests == 2
+    assert (await usage_total(harness)).requests == 2
     assert len(log.charged) == written, "it is written no more once it was"
 
 
@@ -349,8 +353,8 @@ async def test_usage_that_cannot_be_written_at_all_holds_up_no_answer(
     harness: EngineHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.log = Counting(harness, *[DatabaseError("The database failed.")] * 3)
-    async with asked(harness, [TextDelta(HALF), CUT], [ANSWER], pause=harness.pause_briefly) as question:
-        assert (await question.ended()).turn.status is TurnStatus.DONE
+    async with running_question(harness, [TextDelta(HALF), CUT], [ANSWER], pause=harness.pause_briefly) as question:
+        assert (await question.wait_for_end()).turn.status is TurnStatus.DONE
     assert "not stored" in caplog.text
 
 
@@ -358,8 +362,8 @@ async def test_one_that_cannot_be_written_does_not_take_the_others_along(harness
     harness.model.script = [say("Hello.")]
     async with running(engine := harness.engine()):
         receipt = await engine.receive(message("hi"))
-        await harness.surface.ended(receipt.turn_id)
-    before = (await spent(harness)).requests
+        await harness.surface.wait_for_end(receipt.turn_id)
+    before = (await usage_total(harness)).requests
 
     class Choosy(Counting):
         async def record_usage(self, uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
@@ -382,7 +386,7 @@ async def test_one_that_cannot_be_written_does_not_take_the_others_along(harness
         (await meter.begin(1, UsageKind.REPLY, model, 100.0)).take(TextDelta(HALF))
     await good.settle()  # the database is unavailable: the usage is recorded later
     counting = asyncio.create_task(meters.run())
-    found = await counted(harness, before + 1)
+    found = await wait_for_usage(harness, before + 1)
     counting.cancel()
     await asyncio.wait({counting})
     assert found.requests == before + 1
@@ -412,10 +416,10 @@ async def test_unwritable_usage_is_logged_and_dropped_once(
 
 async def test_a_turn_that_goes_well_writes_nothing_besides(harness: EngineHarness) -> None:
     log = harness.log = Counting(harness)
-    async with asked(harness, [UsageReported(), TextDelta("Done."), ANSWER]) as question:
-        assert (await question.ended()).turn.status is TurnStatus.DONE
+    async with running_question(harness, [UsageReported(), TextDelta("Done."), ANSWER]) as question:
+        assert (await question.wait_for_end()).turn.status is TurnStatus.DONE
     assert log.charged == []
-    assert await spent(harness) == UsageTotal(1, REAL, unpriced=1)
+    assert await usage_total(harness) == UsageTotal(1, REAL, unpriced=1)
 
 
 # Fallback models
@@ -435,7 +439,7 @@ def chain(harness: EngineHarness, first: list[Reply], second: list[Reply]) -> No
 @pytest.mark.parametrize("begun", [TextDelta(HALF), UsageReported(), ToolCallDelta("{")])
 async def test_each_model_of_several_is_counted_under_its_own_name(harness: EngineHarness, begun: ModelEvent) -> None:
     chain(harness, [[begun, CUT]], [[TextDelta("Done."), ANSWER]])
-    await harness.ended("hi")
+    await harness.run_turn("hi")
     found = await by_model(harness)
     assert {name: (each.requests, each.estimated) for name, each in found.items()} == {
         "first": (1, 1),
@@ -445,7 +449,7 @@ async def test_each_model_of_several_is_counted_under_its_own_name(harness: Engi
 
 async def test_of_models_that_refuse_only_the_one_that_began_is_counted(harness: EngineHarness) -> None:
     chain(harness, [[BUSY]] * ATTEMPTS, [[TextDelta(HALF), CUT]] * ATTEMPTS)
-    await harness.ended("hi")
+    await harness.run_turn("hi")
     assert list(await by_model(harness)) == ["second"]
 
 
@@ -453,13 +457,13 @@ async def test_a_smaller_final_count_of_output_replaces_the_noted_one(
     harness: EngineHarness,
 ) -> None:
     gate, counts = Waits(), UsageReported(Usage(0, 20))
-    async with asked(
-        harness, [TextDelta(HALF * 20), gate, counts, uncounted(0, 20)], pause=harness.pause_briefly
+    async with running_question(
+        harness, [TextDelta(HALF * 20), gate, counts, answer_with_usage(0, 20)], pause=harness.pause_briefly
     ) as question:
-        assert (await counted(harness, 1)).usage.output_tokens > 20
+        assert (await wait_for_usage(harness, 1)).usage.output_tokens > 20
         gate.opened.set()
-        await question.ended()
-        found = await spent(harness)
+        await question.wait_for_end()
+        found = await usage_total(harness)
     assert (found.requests, found.usage.output_tokens, found.estimated) == (1, 20, 1)
 
 
@@ -468,11 +472,11 @@ async def test_less_than_was_noted_counts_of_a_reply_that_broke_off_after_its_se
 ) -> None:
     gate, counts = Waits(), UsageReported(Usage(0, 20))
     broken: Reply = [TextDelta(HALF * 20), gate, counts, ModelRejected("no")]
-    async with asked(harness, broken, pause=harness.pause_briefly) as question:
-        assert (await counted(harness, 1)).usage.output_tokens > 20
+    async with running_question(harness, broken, pause=harness.pause_briefly) as question:
+        assert (await wait_for_usage(harness, 1)).usage.output_tokens > 20
         gate.opened.set()
-        await question.ended()
-        found = await spent(harness)
+        await question.wait_for_end()
+        found = await usage_total(harness)
     assert (found.requests, found.usage.output_tokens, found.estimated) == (1, 20, 1)
 
 
@@ -485,12 +489,12 @@ async def test_a_summary_that_broke_off_is_counted_as_one(harness: EngineHarness
     engine = harness.engine(memory=HistoryBudget(tokens=800))
     async with running(engine):
         for n in range(2):
-            await harness.surface.ended((await engine.receive(message(f"q{n}"))).turn_id)
-    before = await spent(harness)
+            await harness.surface.wait_for_end((await engine.receive(message(f"q{n}"))).turn_id)
+    before = await usage_total(harness)
     replying(harness, [TextDelta(HALF), CUT], [ANSWER])
     engine = harness.engine(memory=HistoryBudget(tokens=800))
     async with running(engine):
-        await harness.surface.ended((await engine.receive(message("and now?"))).turn_id)
+        await harness.surface.wait_for_end((await engine.receive(message("and now?"))).turn_id)
     found = dict(await SqlUsageStore(harness.database).totals_by(UsageQuery(0), UsageGrouping.KIND))
     assert before.estimated == 0
     assert (found["summary"].requests, found["summary"].estimated) == (1, 1)

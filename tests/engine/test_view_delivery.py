@@ -27,9 +27,9 @@ from tests.fakes.parts import (
     ask_for,
     call,
     message,
-    returned,
     running,
     say,
+    text_outcome,
     tool,
     until,
     words,
@@ -50,7 +50,7 @@ async def test_a_drawing_is_made_again_after_the_time_the_platform_named(harness
         await until(lambda: not harness.surface.trouble and engine.delivery.is_idle)
         harness.clock[0] += 8
         engine.poll()
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
         await until(lambda: engine.delivery.is_idle)
     assert view.turn.status is TurnStatus.DONE
     assert await harness.log.stale_views("test:", 1) == []
@@ -89,7 +89,7 @@ async def test_a_card_that_cannot_be_posted_means_denied_for_model_and_asker(
     harness.model.script = [ask_for(call("notes__add")), say("I could not ask you.")]
     engine = harness.engine()
     async with running(engine):
-        view = await harness.surface.ended((await engine.receive(message("save it"))).turn_id)
+        view = await harness.surface.wait_for_end((await engine.receive(message("save it"))).turn_id)
         await until(lambda: engine.delivery.is_idle)
     assert view.turn.status is TurnStatus.DONE
     (step,) = [step for step in view.steps if isinstance(step, ToolStep)]
@@ -105,7 +105,7 @@ async def test_calls_that_run_meanwhile_are_not_held_up_by_a_card_that_cannot_be
 
     async def until_denied(call: ToolCall, _context: CallContext) -> ToolOutcome:
         await denied.wait()
-        return returned(call, "read")
+        return text_outcome(call, "read")
 
     harness.surface = NoCards()
     harness.toolbox.add(tool("notes__add"))
@@ -119,7 +119,7 @@ async def test_calls_that_run_meanwhile_are_not_held_up_by_a_card_that_cannot_be
             lambda view: any(isinstance(step, ToolStep) and step.status is StepStatus.DENIED for step in view.steps)
         )
         denied.set()
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     assert {"read", NOT_SHOWN} <= set(words(harness.model.requests[1]))
     assert view.turn.status is TurnStatus.DONE
 
@@ -150,7 +150,7 @@ async def test_a_surface_with_a_bug_stops_neither_its_turn_nor_other_drawings(ha
     async with running(engine):
         await engine.receive(message("one"))
         second = await engine.receive(message("two"))
-        view = await harness.surface.ended(second.turn_id)
+        view = await harness.surface.wait_for_end(second.turn_id)
     assert view.turn.status is TurnStatus.DONE
 
 
@@ -160,7 +160,7 @@ async def test_an_undelivered_end_is_delivered_at_the_next_start(harness: Engine
     await harness.log.finish(claim, TurnStatus.FAILED, (), "It did not work.")
     engine = harness.engine()
     async with running(engine):
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     assert view.turn.failure == "It did not work."
 
 
@@ -196,7 +196,7 @@ async def test_only_the_newest_of_many_views_is_drawn_at_the_pace_of_the_platfor
     await asked_before(harness)
     harness.surface = Unhurried(harness.model)
     harness.model.script = [long_answer]
-    await harness.ended("long")
+    await harness.run_turn("long")
     assert len(harness.surface.views) < 20
 
 
@@ -288,7 +288,7 @@ async def test_turns_wait_while_the_database_is_away_and_go_on_when_it_is_back(h
         receipt = await engine.receive(message("go"))
         await until(failed.is_set)
         away[0] = False
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
     assert len(harness.toolbox.calls) == 1
 
@@ -391,7 +391,7 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
         context.on_progress("as it was before the sleep")
         # The process has noticed the lost lease and tries to acquire the delivery again.
         await until(lambda: bool(taking))
-        return returned(call, "ok")
+        return text_outcome(call, "ok")
 
     harness.toolbox.add(tool("s__read", read_only=True), sleeps)
     harness.allow("s__read")
@@ -464,7 +464,7 @@ async def test_an_uncertain_delivery_is_made_when_the_database_is_back(
         await until(lambda: not engine.worker.turns)
         assert not any(view.turn.status.ended for view in harness.surface.views)
         back.set()
-        view = await harness.surface.ended(receipt.turn_id)
+        view = await harness.surface.wait_for_end(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
 
 
@@ -528,7 +528,7 @@ async def test_a_silent_platform_is_tried_again_and_holds_up_no_other(
         await until(lambda: "did not answer" in caplog.text and engine.delivery.is_idle)
         harness.clock[0] += 6
         engine.poll()
-        view = await surface.ended(receipt.turn_id)
+        view = await surface.wait_for_end(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
 
 
@@ -548,7 +548,7 @@ async def test_a_made_delivery_is_remembered_while_the_database_is_slow(
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await harness.surface.ended(receipt.turn_id)
+        await harness.surface.wait_for_end(receipt.turn_id)
         await until(lambda: engine.delivery.is_idle)
     assert await harness.log.stale_views("test:", 1) == []
     assert await harness.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
@@ -572,7 +572,7 @@ async def test_a_drawing_that_always_fails_is_tried_ever_more_rarely(harness: En
     await harness.log.release_delivery(receipt.turn_id)
     engine = harness.engine()
     async with running(engine):
-        await harness.surface.ended(receipt.turn_id)
+        await harness.surface.wait_for_end(receipt.turn_id)
         await until(lambda: engine.delivery.is_idle)
         assert engine.delivery.turns == {}
     assert postponed == [5.0, 10.0, 20.0]
@@ -624,13 +624,13 @@ async def test_a_view_whose_lease_another_process_still_has_is_delivered_when_it
 async def test_a_message_that_waits_is_drawn_once_and_not_at_every_poll(harness: EngineHarness) -> None:
     polls, undrawn = 0, harness.log.stale_views
 
-    async def counted(prefix: str, limit: int) -> Sequence[str]:
+    async def count_poll(prefix: str, limit: int) -> Sequence[str]:
         nonlocal polls
         found = await undrawn(prefix, limit)
         polls += 1
         return found
 
-    harness.log.stale_views = counted  # type: ignore[method-assign, assignment]
+    harness.log.stale_views = count_poll  # type: ignore[method-assign, assignment]
     first = await harness.log.enqueue(message("first"))
     assert await harness.log.claim(1)
     waiting = await harness.log.enqueue(message("second"))
@@ -652,13 +652,13 @@ async def test_a_wake_is_one_poll(harness: EngineHarness, monkeypatch: pytest.Mo
     monkeypatch.setattr("bot.engine.view_delivery.POLL_SECONDS", 3_600)
     polls = 0
 
-    async def counted(_prefix: str, _limit: int) -> Sequence[str]:
+    async def count_poll(_prefix: str, _limit: int) -> Sequence[str]:
         nonlocal polls
         polls += 1
         await asyncio.sleep(0)
         return []
 
-    harness.log.stale_views = counted  # type: ignore[method-assign, assignment]
+    harness.log.stale_views = count_poll  # type: ignore[method-assign, assignment]
     delivery = ViewDelivery(harness.log, Surfaces([harness.surface]), clock=monotonic)
     task = asyncio.create_task(delivery.run())
     await until(lambda: polls == 1)

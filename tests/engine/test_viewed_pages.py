@@ -54,7 +54,7 @@ def harness(harness: EngineHarness) -> EngineHarness:
     return harness
 
 
-async def asked(harness: EngineHarness, engine: Engine, *calls: dict[str, str]) -> tuple[str, list[ToolStep]]:
+async def ask_and_wait(harness: EngineHarness, engine: Engine, *calls: dict[str, str]) -> tuple[str, list[ToolStep]]:
     """Let Ana ask for calls. Return the turn's id and the calls that await approval."""
     harness.model.script = [ask_for(*(call("host__run", **arguments) for arguments in calls)), say("Done.")]
     receipt = await engine.receive(message("do it"))
@@ -79,7 +79,7 @@ async def test_an_approval_counts_only_after_the_whole_call_was_opened(
 ) -> None:
     engine = harness.engine()
     async with running(engine):
-        turn_id, (step,) = await asked(harness, engine, arguments)
+        turn_id, (step,) = await ask_and_wait(harness, engine, arguments)
         assert await approve(engine, step) == ViewRequired()
         opened = await engine.approvals.open_call(approval(step), 1, APPROVER)
         assert isinstance(opened, ToolStep)
@@ -87,7 +87,7 @@ async def test_an_approval_counts_only_after_the_whole_call_was_opened(
         assert await approve(engine, step, SECOND) == ViewRequired()
         assert harness.toolbox.calls == []
         assert await approve(engine, step) == Decided(DecisionType.APPROVE)
-        await harness.surface.ended(turn_id)
+        await harness.surface.wait_for_end(turn_id)
         assert await engine.approvals.open_call(approval(step), 1, SECOND) == AlreadyDecided(
             "That is decided already and cannot be edited."
         )
@@ -97,14 +97,14 @@ async def test_an_approval_counts_only_after_the_whole_call_was_opened(
 async def test_an_ordinary_call_needs_no_view(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        _, (step,) = await asked(harness, engine, {"command": "ls"})
+        _, (step,) = await ask_and_wait(harness, engine, {"command": "ls"})
         assert await approve(engine, step) == Decided(DecisionType.APPROVE)
 
 
 async def test_a_denial_needs_no_view(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        _, (step,) = await asked(harness, engine, KEY)
+        _, (step,) = await ask_and_wait(harness, engine, KEY)
         denial = Decision(approval(step), 1, DecisionType.DENY, BEN)
         assert await engine.approvals.decide(denial, APPROVER) == Decided(DecisionType.DENY)
 
@@ -112,7 +112,7 @@ async def test_a_denial_needs_no_view(harness: EngineHarness) -> None:
 async def test_every_page_has_to_be_opened_in_order(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        _, (step,) = await asked(harness, engine, KEY)
+        _, (step,) = await ask_and_wait(harness, engine, KEY)
         for page in (3, 1, 3, 1):
             await engine.approvals.open_call(approval(step), 1, APPROVER, Portion(page, 3))
             assert await approve(engine, step) == ViewRequired()
@@ -125,7 +125,7 @@ async def test_every_page_has_to_be_opened_in_order(harness: EngineHarness) -> N
 async def test_a_change_has_to_be_opened_again(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        _, (step,) = await asked(harness, engine, KEY)
+        _, (step,) = await ask_and_wait(harness, engine, KEY)
         await engine.approvals.open_call(approval(step), 1, APPROVER)
         assert await engine.approvals.revise(approval(step), 1, COMMANDS[1], SECOND) == RevisionAccepted(2)
         assert await engine.approvals.open_call(approval(step), 1, APPROVER) == StaleRevision()
@@ -142,7 +142,7 @@ async def test_a_user_who_may_not_approve_opens_nothing(harness: EngineHarness) 
     )
     engine = harness.engine()
     async with running(engine):
-        _, (step,) = await asked(harness, engine, KEY)
+        _, (step,) = await ask_and_wait(harness, engine, KEY)
         assert isinstance(
             await engine.approvals.open_call(approval(step), 1, member(Author("test", "eve", "Eve"))), NotAllowed
         )
@@ -163,7 +163,7 @@ async def test_a_user_who_may_not_approve_opens_nothing(harness: EngineHarness) 
 async def test_a_grant_approves_neither_this_call_nor_others_that_were_not_opened(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
-        _, (first, second, third) = await asked(harness, engine, {"command": "ls"}, KEY, {"command": "pwd"})
+        _, (first, second, third) = await ask_and_wait(harness, engine, {"command": "ls"}, KEY, {"command": "pwd"})
         allowed = GrantRequest(ThreadScope())
         hidden = Decision(approval(second), 1, DecisionType.APPROVE, BEN)
         assert await engine.approvals.grant(hidden, allowed, APPROVER) == ViewRequired()
@@ -180,7 +180,7 @@ async def test_where_stored_secrets_are_is_kept_with_each_revision_and_hides_no_
     harness.toolbox.secrets = {"header X-Key": "k3y-0f-the-h0st"}
     engine = harness.engine()
     async with running(engine):
-        turn_id, (step,) = await asked(harness, engine, {"token": "k3y-0f-the-h0st"})
+        turn_id, (step,) = await ask_and_wait(harness, engine, {"token": "k3y-0f-the-h0st"})
         assert step.approval is not None
         assert [(secret.path, secret.span.label) for secret in step.approval.secrets] == [((0,), "header X-Key")]
         assert await engine.approvals.revise(

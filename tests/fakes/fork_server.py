@@ -84,7 +84,7 @@ SHORTER_WAITS = "TESTS_SHORTER_WAITS"
 _resolve = socket.getaddrinfo
 
 
-def loaded() -> Iterator[str]:
+def modules_to_load() -> Iterator[str]:
     """Return the modules to load before the first start, with those that the bot loads only on use."""
     for module in pkgutil.walk_packages(bot.__path__, f"{bot.__name__}."):
         if not module.name.endswith(PROGRAMS) and not module.name.startswith(MIGRATIONS):
@@ -95,11 +95,11 @@ def loaded() -> Iterator[str]:
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Hold the lock of the folder: one process at a time makes, fills or removes it."""
-    with locked(folder, fcntl.LOCK_EX):
+    with lock_folder(folder, fcntl.LOCK_EX):
         yield
 
 
-def locked(folder: Path, kind: int) -> IO[str]:
+def lock_folder(folder: Path, kind: int) -> IO[str]:
     """Return the open lock of the folder, which is made if it is missing. `kind` is `fcntl.LOCK_EX` or `LOCK_SH`."""
     while True:
         folder.mkdir(exist_ok=True)
@@ -139,9 +139,9 @@ class Server:
         with suppress(ConnectionError):
             asking.sendall(GREETING)
         self._clients += 1
-        self._watch(asking, lambda: self._asked(asking))
+        self._watch(asking, lambda: self._accept_request(asking))
 
-    def _asked(self, asking: socket.socket) -> dict[str, Any] | None:
+    def _accept_request(self, asking: socket.socket) -> dict[str, Any] | None:
         packet, descriptors = b"", list[int]()
         with suppress(ConnectionError):  # gone without a look at the greeting
             packet, descriptors, *_ = socket.recv_fds(asking, LONGEST, STREAMS + 1)
@@ -172,7 +172,7 @@ class Server:
             told.close()
             os.kill(pid, signal.SIGKILL)
 
-        def ended() -> None:
+        def report_end() -> None:
             self._ready.unregister(process)
             os.close(process)
             _, status = os.waitpid(pid, 0)
@@ -182,7 +182,7 @@ class Server:
                     told.sendall(NUMBER.pack(status))
 
         self._watch(told, nobody_wants_to_know)
-        self._watch(process, ended)
+        self._watch(process, report_end)
         with suppress(ConnectionError):
             told.sendall(NUMBER.pack(pid))
 
@@ -264,7 +264,7 @@ def main() -> None:
     _, listens, here = sys.argv
     if os.fork():
         os._exit(0)
-    for name in loaded():
+    for name in modules_to_load():
         importlib.import_module(name)
     gc.freeze()  # loaded objects stay: collections in all processes skip them
     asked = Server(socket.socket(fileno=int(listens)), Path(here).parent).serve()

@@ -273,7 +273,7 @@ class FakeLanguageModel:
     async def _stand_before(gate: Gate, connection: _Connection) -> None:
         if not gate.reached.done():
             gate.reached.set_result(None)
-        await connection.hold(_opened(gate))
+        await connection.hold(_wait_for_gate(gate))
 
     def _frames(self, say: Say, request: Request) -> Frames:
         return self._protocol.frames(say, request, self._served)
@@ -282,7 +282,7 @@ class FakeLanguageModel:
 _EVENTS = {"content-type": "text/event-stream; charset=utf-8"}
 
 
-async def _opened(gate: Gate) -> None:
+async def _wait_for_gate(gate: Gate) -> None:
     # Not `wrap_future`: a client that hangs up would cancel the gate with it, and let the next one through.
     loop, opened = asyncio.get_running_loop(), asyncio.Event()
 

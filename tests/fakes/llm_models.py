@@ -47,7 +47,7 @@ class Models:
             case _, "/v1/models":
                 return self._list()
             case "ollama", "/api/ps":
-                return {"models": [self._loaded(name) for name in sorted(self.running)]}
+                return {"models": [self._loaded_model(name) for name in sorted(self.running)]}
             case "openrouter", "/v1/key":
                 return {"data": {"label": "sk-or-…", "usage": 0, "limit": None}}
             case (("openai" | "anthropic" | "ollama"), _) if name != path:
@@ -107,7 +107,7 @@ class Models:
             case _:
                 return plain
 
-    def _loaded(self, name: str) -> dict[str, Any]:
+    def _loaded_model(self, name: str) -> dict[str, Any]:
         size = {"size": 5_137_025_024, "size_vram": 5_137_025_024, "context_length": self.windows[name]}
         return {"name": name, "model": name, "digest": "a80c4f17acd5", "expires_at": "2026-11-22T12:00:00Z", **size}
 

@@ -73,7 +73,7 @@ Events = list[tuple[str, dict[str, Any]]]
 def _items(say: Say, number: int) -> Iterator[tuple[dict[str, Any], Events]]:
     if say.thinking:
         summary = [{"type": "summary_text", "text": say.thinking}]
-        encrypted = sealed(say.thinking)
+        encrypted = encrypt_reasoning(say.thinking)
         item = {"id": f"rs_{number}", "type": "reasoning", "summary": summary, "encrypted_content": encrypted}
         place = {"summary_index": 0}
         yield (
@@ -120,7 +120,7 @@ def _function_call(call: Call, number: str, count: int) -> tuple[dict[str, Any],
     ]
 
 
-def sealed(thinking: str) -> str:
+def encrypt_reasoning(thinking: str) -> str:
     """Encrypt reasoning, so that only the service reads it. It refuses any other text."""
     return "gAAAA" + hashlib.sha256(thinking.encode()).hexdigest()[:16]
 
@@ -158,7 +158,7 @@ def complaint(request: Request) -> Status | None:
 
 
 def _reasoning_problems(body: Mapping[str, Any]) -> Iterator[Status]:
-    for item in _typed(body, "reasoning"):
+    for item in _input_items(body, "reasoning"):
         if not str(item.get("encrypted_content")).startswith("gAAAA"):
             said = "The encrypted content could not be verified. Reason: Encrypted content could not be decrypted."
             yield Status(400, said, "invalid_request_error", "invalid_encrypted_content")
@@ -199,7 +199,7 @@ def _tool_problems(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "Invalid 'tools': function names must be unique."
 
 
-def _typed(body: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+def _input_items(body: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
     return [item for item in body.get("input", ()) if item.get("type", "message") == kind]
 
 

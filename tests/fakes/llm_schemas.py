@@ -53,7 +53,7 @@ def _node_problems(document: Mapping[str, Any], schema: Mapping[str, Any]) -> It
         yield "object schema missing properties."
     if "array" in types and not isinstance(schema.get("items"), Mapping):
         yield "array schema missing items."
-    if "$ref" in schema and _reached(document, schema["$ref"]) is None:
+    if "$ref" in schema and _resolve_reference(document, schema["$ref"]) is None:
         yield f"reference can only point to definitions defined at the top level of the schema: {schema['$ref']}"
     if "format" in schema and schema["format"] not in _FORMATS:
         yield f"{schema['format']!r} is not a valid format."
@@ -87,7 +87,7 @@ def _anthropic_problems(schema: Any) -> Iterator[str]:
 
 
 def _own_refs(document: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
-    return "$ref" not in schema or _reached(document, schema["$ref"]) is not None
+    return "$ref" not in schema or _resolve_reference(document, schema["$ref"]) is not None
 
 
 def _not_a_schema(schema: Mapping[str, Any]) -> str:
@@ -98,7 +98,7 @@ def _not_a_schema(schema: Mapping[str, Any]) -> str:
     return ""
 
 
-def _reached(document: Any, reference: str) -> Any:
+def _resolve_reference(document: Any, reference: str) -> Any:
     found = document
     for step in reference.removeprefix("#").split("/")[1:]:
         found = found.get(step) if isinstance(found, Mapping) else None

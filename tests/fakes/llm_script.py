@@ -198,13 +198,13 @@ class Request:
             texts: list[str] = []
             for message in reversed(self.messages):
                 if message.get("role") == "tool" or message.get("type") == "function_call_output":
-                    texts.append(_unwrapped(_texts(message)))
+                    texts.append(_unwrap_text(_texts(message)))
                 elif message.get("role") not in ("system", "developer"):
                     break
             return tuple(reversed(texts))
         last = self.messages[-1]["content"] if self.messages else ""
         blocks = [block for block in last if isinstance(block, Mapping) and block["type"] == "tool_result"]
-        return tuple(_unwrapped(_texts(block)) for block in blocks)
+        return tuple(_unwrap_text(_texts(block)) for block in blocks)
 
 
 _ENVELOPE = re.compile(
@@ -212,7 +212,7 @@ _ENVELOPE = re.compile(
 )
 
 
-def _unwrapped(text: str) -> str:
+def _unwrap_text(text: str) -> str:
     return _ENVELOPE.sub(r"\2", text)
 
 

@@ -114,11 +114,11 @@ class FakeOAuth:
                 Route("/revoke", self._revoke, methods=["POST"]),
             ]
         )
-        port = await self._stack.enter_async_context(_served(server, lifespan="off"))
+        port = await self._stack.enter_async_context(_serve_app(server, lifespan="off"))
         self.issuer = f"http://127.0.0.1:{port}"
         app = self._mcp().streamable_http_app()
-        app.routes.insert(0, Route("/.well-known/oauth-protected-resource/mcp", self._described))
-        port = await self._stack.enter_async_context(_served(_Guarded(app, self), lifespan="on"))
+        app.routes.insert(0, Route("/.well-known/oauth-protected-resource/mcp", self._resource_metadata))
+        port = await self._stack.enter_async_context(_serve_app(_Guarded(app, self), lifespan="on"))
         self.url = f"http://127.0.0.1:{port}/mcp"
         return self
 
@@ -190,7 +190,7 @@ class FakeOAuth:
     def _over(self, token: Token) -> bool:
         return token.expires_at is not None and self.clock() >= token.expires_at
 
-    async def _described(self, _: Request) -> Response:
+    async def _resource_metadata(self, _: Request) -> Response:
         scopes = {} if self.scopes is None else {"scopes_supported": list(self.scopes)}
         where = {
             "resource": self.says_resource or self.url,
@@ -263,7 +263,7 @@ class FakeOAuth:
             return JSONResponse(body, status) if isinstance(body, dict) else Response(body, status)
         if (client := self._client(form, request.headers.get("authorization", ""))) is None:
             return JSONResponse({"error": "invalid_client"}, 401)
-        granted = self._granted(kind, form, client)
+        granted = self._grant_token(kind, form, client)
         return JSONResponse({"error": "invalid_grant"}, 400) if granted is None else JSONResponse(self._issue(granted))
 
     def _client(self, form: Mapping[str, str], authorization: str) -> str | None:
@@ -282,7 +282,7 @@ class FakeOAuth:
         fits = (not secret and method == "client_secret_post") if how == "none" else (secret, method) == (wanted, how)
         return name if fits else None
 
-    def _granted(self, kind: str, form: Mapping[str, str], client: str) -> Token | None:
+    def _grant_token(self, kind: str, form: Mapping[str, str], client: str) -> Token | None:
         resource = form.get("resource", "")
         expires = None if self.life is None else self.clock() + self.life
         match kind:
@@ -349,7 +349,7 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def _served(app: ASGIApp | Callable[..., Awaitable[None]], *, lifespan: Any) -> AsyncIterator[int]:
+async def _serve_app(app: ASGIApp | Callable[..., Awaitable[None]], *, lifespan: Any) -> AsyncIterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         config = uvicorn.Config(
             app, log_config=None, access_log=False, lifespan=lifespan, ws="none", timeout_graceful_shutdown=1

@@ -123,10 +123,10 @@ Behaviour = Callable[[ToolCall, CallContext], Awaitable[ToolOutcome]]
 
 
 async def answers_ok(call: ToolCall, _context: CallContext) -> ToolOutcome:
-    return returned(call, "ok")
+    return text_outcome(call, "ok")
 
 
-def returned(call: ToolCall, text: str, *, is_error: bool = False) -> CallReturned:
+def text_outcome(call: ToolCall, text: str, *, is_error: bool = False) -> CallReturned:
     return CallReturned(ToolResult(call.id, (TextPart(text),), is_error))
 
 
@@ -234,7 +234,7 @@ class RecordingSurface:
                 await self.seen.wait_for(lambda: any(map(wanted, self.views)))
         return next(view for view in self.views if wanted(view))
 
-    async def ended(self, turn_id: str, seconds: float = 60.0) -> TurnView:
+    async def wait_for_end(self, turn_id: str, seconds: float = 60.0) -> TurnView:
         return await self.wait_for(lambda view: view.turn.id == turn_id and view.turn.status.ended, seconds)
 
 

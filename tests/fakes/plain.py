@@ -136,7 +136,7 @@ class CallLog(list[Call]):
         """Return the calls of a route."""
         return [call for call in self if call.route == route]
 
-    def refused(self) -> list[Call]:
+    def failed_calls(self) -> list[Call]:
         """Return the failed calls."""
         return [call for call in self if call.outcome not in {"ok", "lost"}]
 
@@ -283,7 +283,7 @@ class FakePlain:
 
     # Visible state
 
-    def posted(self, channel: Channel, thread: str | None = None) -> list[Message]:
+    def bot_messages(self, channel: Channel, thread: str | None = None) -> list[Message]:
         """Return the messages of the bot in a channel, of one thread if it is given, oldest first."""
         return [
             message

@@ -21,7 +21,7 @@ def with_kept_files(view: TurnView) -> TurnView:
         readers = part.readers if isinstance(part, ImagePart) else ImageAudience.PEOPLE
         return StoredFile(file_id, part.mime_type, part.name, len(part.data), readers)
 
-    def changed(step: Step) -> Step:
+    def change_step(step: Step) -> Step:
         if not isinstance(step, ToolStep) or step.result is None:
             return step
         return dataclasses.replace(
@@ -33,4 +33,4 @@ def with_kept_files(view: TurnView) -> TurnView:
             raise NotFound("That file was deleted.")
         return kept[file_id]
 
-    return dataclasses.replace(view, steps=tuple(map(changed, view.steps)), read=read)
+    return dataclasses.replace(view, steps=tuple(map(change_step, view.steps)), read=read)

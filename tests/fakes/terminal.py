@@ -98,9 +98,9 @@ class ProgramOnTerminal(PseudoTerminal):
     async def leaves(self) -> int:
         """Press Ctrl-D, and wait for the end. Return the exit code."""
         self.press(CTRL_D)
-        return await self.ended()
+        return await self.wait_for_exit()
 
-    async def ended(self) -> int:
+    async def wait_for_exit(self) -> int:
         """Wait for the end. Return the exit code, negative for the signal that killed it."""
         try:
             async with asyncio.timeout(PATIENCE):

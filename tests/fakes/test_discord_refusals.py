@@ -68,9 +68,9 @@ class Api:
     async def post(self, room: Channel, **body: Any) -> Any:
         return await self.call("POST", f"/channels/{room.id}/messages", body)
 
-    async def posted(self, room: Channel, content: str = "hello") -> Message:
+    async def post_message(self, room: Channel, content: str = "hello") -> Message:
         await self.post(room, content=content)
-        return self.discord.posted(room)[-1]
+        return self.discord.bot_messages(room)[-1]
 
     async def edit(self, message: Message, **body: Any) -> Any:
         return await self.call("PATCH", f"/channels/{message.channel.id}/messages/{message.id}", body)
@@ -216,7 +216,7 @@ async def test_components_beyond_a_limit_are_rejected(
     discord: FakeDiscord, api: Api, room: Channel, components: list[Json], field: str
 ) -> None:
     assert await wrong_field(api.post(room, components=components, flags=V2)) == field
-    assert discord.posted(room) == []
+    assert discord.bot_messages(room) == []
 
 
 async def test_texts_beyond_ten_thousand_bytes_are_a_server_error(discord: FakeDiscord, room: Channel) -> None:
@@ -237,7 +237,7 @@ async def test_display_components_need_their_flag_and_no_content(api: Api, room:
     assert await wrong_field(api.post(room, content="x", components=[text()])) == "components.0.type"
     assert await wrong_field(api.post(room, content="x", components=[text()], flags=V2)) == "content"
     assert await wrong_field(api.post(room, embeds=[{"title": "x"}], components=[text()], flags=V2)) == "embeds"
-    message = await api.posted(room, "words")
+    message = await api.post_message(room, "words")
     assert await wrong_field(api.edit(message, components=[text()], flags=V2)) == "content"
     await api.edit(message, content=None, components=[text()], flags=V2)
     assert await wrong_field(api.edit(message, flags=0)) == "flags"
@@ -542,7 +542,7 @@ async def test_a_button_is_pressed_by_a_member_who_sees_it(
     discord: FakeDiscord, api: Api, ana: User, room: Channel
 ) -> None:
     await api.post(room, content="card", components=[row(button(label="Approve"))])
-    card = discord.posted(room)[-1]
+    card = discord.bot_messages(room)[-1]
     async with interaction(discord, discord.press(ana, card, "Approve")) as pressed:
         await api.respond(pressed, 7, {"content": "approved", "components": []})
     with pytest.raises(LookupError):
@@ -605,7 +605,7 @@ async def test_an_edit_changes_an_own_message_and_an_old_one_rarely(
     foreign = discord.say(ana, room, "mine")
     assert await refusal(api.edit(foreign, content="yours")) == (403, 50005)
     assert await refusal(api.call("DELETE", f"/channels/{room.id}/messages/{foreign.id}")) == (403, 50013)
-    message = await api.posted(room, "first")
+    message = await api.post_message(room, "first")
     assert await refusal(api.edit(message, content="second", embeds=[{"title": "x" * 257}])) == FORM
     assert await wrong_field(api.edit(message, attachments=[{"id": "9"}])) == "attachments.0.id"
     assert message.content == "first"
@@ -619,7 +619,7 @@ async def test_the_same_enforced_nonce_posts_once(discord: FakeDiscord, api: Api
     assert first["id"] == second["id"]
     discord.clock.advance(discord.limits.nonce_lifetime + 1)
     await api.post(room, content="two", nonce="t1-0", enforce_nonce=True)
-    assert [message.content for message in discord.posted(room)] == ["one", "two"]
+    assert [message.content for message in discord.bot_messages(room)] == ["one", "two"]
 
 
 async def test_files_are_limited_in_size_and_number(
@@ -728,13 +728,13 @@ async def test_an_archived_or_locked_thread_rejects_the_app(
     discord: FakeDiscord, api: Api, ana: User, room: Channel
 ) -> None:
     thread = discord.thread(ana, room, "why?")
-    message = await api.posted(thread)
+    message = await api.post_message(thread)
     discord.archive(thread)
     assert await refusal(api.edit(message, content="more")) == (400, 50083)
     assert await refusal(api.call("PATCH", f"/channels/{thread.id}", {"name": "x"})) == (403, 50013)
-    await api.posted(thread)
+    await api.post_message(thread)
     room.forbid(discord.bot, Permission.SEND_MESSAGES)
-    await api.posted(thread)
+    await api.post_message(thread)
     room.forbid(discord.bot, Permission.SEND_MESSAGES_IN_THREADS)
     assert await refusal(api.post(thread, content="hi")) == (403, 50013)
     locked = discord.thread(ana, discord.channel("other"), "why?")
@@ -763,7 +763,7 @@ async def test_content_is_withheld_without_the_intent(discord: FakeDiscord, api:
         discord.say(ana, room, "among us", files=[("a.txt", b"x")]),
         discord.say(ana, room, f"{discord.bot.mention} hello"),
         discord.say(ana, discord.dm(ana), "for you"),
-        await api.posted(room, "mine"),
+        await api.post_message(room, "mine"),
     ]
     messages.append(discord.reply(ana, messages[3], "without", ping=False))
     read = [await api.call("GET", f"/channels/{message.channel.id}/messages/{message.id}") for message in messages]
@@ -875,8 +875,8 @@ async def test_a_bucket_and_the_whole_bot_have_a_rate_limit(discord: FakeDiscord
 async def test_every_mention_is_reported(discord: FakeDiscord, api: Api, ana: User, room: Channel) -> None:
     sam, ops = discord.user("Sam"), discord.role("ops", mentionable=True)
     everyone = f"{ana.mention} {ops.mention} @everyone @here `{discord.bot.mention}`"
-    message = await api.posted(room, everyone)
-    assert discord.called(message) == {ana.id, ops.id, "everyone", "here"}
+    message = await api.post_message(room, everyone)
+    assert discord.notified_ids(message) == {ana.id, ops.id, "everyone", "here"}
     content = f"{ana.mention} {sam.mention} @everyone"
     for allowed, called in (
         ({"parse": []}, set()),
@@ -884,27 +884,27 @@ async def test_every_mention_is_reported(discord: FakeDiscord, api: Api, ana: Us
         ({"parse": ["everyone"]}, {"everyone"}),
     ):
         await api.post(room, content=content, allowed_mentions=allowed)
-        assert discord.called(discord.posted(room)[-1]) == called
-    message = await api.posted(room)
+        assert discord.notified_ids(discord.bot_messages(room)[-1]) == called
+    message = await api.post_message(room)
     await api.edit(message, content=sam.mention, allowed_mentions={"parse": []})
-    assert discord.called(message) == set()
+    assert discord.notified_ids(message) == set()
     await api.edit(message, content=sam.mention)
-    assert discord.called(message) == {sam.id}
+    assert discord.notified_ids(message) == {sam.id}
     asked = discord.say(ana, room, "why?")
     await api.post(room, content="because", message_reference={"message_id": asked.id})
-    assert discord.called(discord.posted(room)[-1]) == {ana.id}
+    assert discord.notified_ids(discord.bot_messages(room)[-1]) == {ana.id}
     await api.post(room, components=[text(f"{ana.mention} https://a.example")], flags=V2)
-    assert discord.called(discord.posted(room)[-1]) == {ana.id}
-    assert discord.fetched(discord.posted(room)[-1]) == set()
+    assert discord.notified_ids(discord.bot_messages(room)[-1]) == {ana.id}
+    assert discord.fetched_addresses(discord.bot_messages(room)[-1]) == set()
 
 
 async def test_a_role_that_cannot_be_mentioned_needs_a_permission(
     discord: FakeDiscord, api: Api, room: Channel
 ) -> None:
     ops = discord.role("ops")
-    assert discord.called(await api.posted(room, ops.mention)) == {ops.id}
+    assert discord.notified_ids(await api.post_message(room, ops.mention)) == {ops.id}
     discord.guild.everyone.permissions &= ~Permission.MENTION_EVERYONE
-    assert discord.called(await api.posted(room, f"{ops.mention} @everyone")) == set()
+    assert discord.notified_ids(await api.post_message(room, f"{ops.mention} @everyone")) == set()
 
 
 @pytest.mark.usefixtures("mcp")
@@ -913,11 +913,11 @@ async def test_a_response_mentions_users_alone_by_default(
 ) -> None:
     async with interaction(discord, discord.command(ana, "mcp", room)) as asked:
         await api.respond(asked, 4, {"content": f"@everyone {ana.mention}"})
-    assert discord.called(asked.messages[0]) == {ana.id}
+    assert discord.notified_ids(asked.messages[0]) == {ana.id}
 
 
 async def test_every_link_preview_is_reported(discord: FakeDiscord, api: Api, room: Channel) -> None:
-    message = await api.posted(room, "see https://a.example/1 and <https://b.example> and `https://c.example`")
-    assert discord.fetched(message) == {"https://a.example/1"}
+    message = await api.post_message(room, "see https://a.example/1 and <https://b.example> and `https://c.example`")
+    assert discord.fetched_addresses(message) == {"https://a.example/1"}
     await api.edit(message, flags=int(Flag.SUPPRESS_EMBEDS))
-    assert discord.fetched(message) == set()
+    assert discord.fetched_addresses(message) == set()

@@ -123,7 +123,7 @@ def select(**more: Any) -> Json:
     return actions({"type": "static_select", "options": options(1), **more})
 
 
-def confirmed(**more: Any) -> Json:
+def button_with_dialog(**more: Any) -> Json:
     dialog = {"title": plain("t"), "text": plain("t"), "confirm": plain("y"), "deny": plain("n"), **more}
     return actions(button(confirm=dialog))
 
@@ -156,9 +156,9 @@ BLOCK_TEXTS: list[tuple[str, int, Callable[[str], Json]]] = [
     ("elements/0/options/0/text/text", 75, lambda text: select(options=option(text))),
     ("elements/0/options/0/value", 150, lambda text: select(options=option(value=text))),
     ("elements/0/placeholder/text", 150, lambda text: select(placeholder=plain(text))),
-    ("elements/0/confirm/title/text", 100, lambda text: confirmed(title=plain(text))),
-    ("elements/0/confirm/text/text", 300, lambda text: confirmed(text=plain(text))),
-    ("elements/0/confirm/deny/text", 30, lambda text: confirmed(deny=plain(text))),
+    ("elements/0/confirm/title/text", 100, lambda text: button_with_dialog(title=plain(text))),
+    ("elements/0/confirm/text/text", 300, lambda text: button_with_dialog(text=plain(text))),
+    ("elements/0/confirm/deny/text", 30, lambda text: button_with_dialog(deny=plain(text))),
 ]
 BLOCK_ITEMS: list[tuple[str, int, Callable[[int], Json]]] = [
     ("fields", 10, lambda count: section(fields=[plain("x")] * count)),
@@ -393,33 +393,33 @@ async def test_a_channel_that_cannot_be_posted_to_is_rejected(slack: FakeSlack, 
     archived, closed, incidents = slack.channel("old"), slack.channel("closed"), slack.channel("incidents")
     archived.archived, closed.posting_restricted = True, True
 
-    async def posted(channel: str, **more: str) -> str:
+    async def posting_error(channel: str, **more: str) -> str:
         return await code(client.chat_postMessage(channel=channel, text="Hello", **more))  # type: ignore[arg-type]
 
-    assert await posted("C404") == "channel_not_found"
-    assert await posted(private.id) == "channel_not_found"
-    assert await posted(away.id) == "not_in_channel"
-    assert await posted(archived.id) == "is_archived"
-    assert await posted(closed.id) == "restricted_action"
-    assert await posted(incidents.id, thread_ts="1.000001") == "thread_not_found"
-    assert await posted(incidents.id, username="Boss") == "missing_scope"
+    assert await posting_error("C404") == "channel_not_found"
+    assert await posting_error(private.id) == "channel_not_found"
+    assert await posting_error(away.id) == "not_in_channel"
+    assert await posting_error(archived.id) == "is_archived"
+    assert await posting_error(closed.id) == "restricted_action"
+    assert await posting_error(incidents.id, thread_ts="1.000001") == "thread_not_found"
+    assert await posting_error(incidents.id, username="Boss") == "missing_scope"
     assert await code(client.conversations_history(channel=away.id)) == "not_in_channel"
     assert await code(client.conversations_info(channel=private.id)) == "channel_not_found"
 
 
 @pytest.mark.filterwarnings("ignore:The top-level `text` argument is missing")
 async def test_the_text_of_a_message_has_one_form_and_a_length(client: AsyncWebClient, channel: Channel) -> None:
-    async def posted(**content: Any) -> str:
+    async def posting_error(**content: Any) -> str:
         return await code(client.chat_postMessage(channel=channel.id, **content))
 
-    assert await posted(text="") == "no_text"
-    assert await posted(text="", blocks=[]) == "no_text"
-    assert await posted(text="a", markdown_text="b") == "markdown_text_conflict"
-    assert await posted(markdown_text="x" * 12_001) == "msg_too_long"
-    assert await posted(text="a", blocks="{oops") == "invalid_blocks_format"
-    assert await posted(text="a", metadata={"event_payload": {}}) == "invalid_metadata_schema"
+    assert await posting_error(text="") == "no_text"
+    assert await posting_error(text="", blocks=[]) == "no_text"
+    assert await posting_error(text="a", markdown_text="b") == "markdown_text_conflict"
+    assert await posting_error(markdown_text="x" * 12_001) == "msg_too_long"
+    assert await posting_error(text="a", blocks="{oops") == "invalid_blocks_format"
+    assert await posting_error(text="a", metadata={"event_payload": {}}) == "invalid_metadata_schema"
     large = {"event_type": "turn", "event_payload": {"id": "x" * 16_000}}
-    assert await posted(text="a", metadata=large) == "metadata_too_large"
+    assert await posting_error(text="a", metadata=large) == "metadata_too_large"
     await client.chat_postMessage(channel=channel.id, markdown_text="x" * 12_000)
     cut = await client.chat_postMessage(channel=channel.id, text="x" * 40_001)
     assert len(cut["message"]["text"]) == 40_000
@@ -464,7 +464,7 @@ async def test_a_button_for_some_users_is_hidden_from_the_others(
     await client.chat_postMessage(channel=channel.id, text="card", blocks=blocks)
     assert [slack.what_user_sees(user, channel)[0].words for user in (priya, sam)] == ["", "Go"]
     with pytest.raises(LookupError, match="nothing called 'Go'"):
-        await slack.press(priya, slack.posted(channel)[-1], "Go")
+        await slack.press(priya, slack.bot_messages(channel)[-1], "Go")
 
 
 async def test_a_reaction_is_added_once_and_removed_once(
@@ -481,7 +481,7 @@ async def test_a_reaction_is_added_once_and_removed_once(
 # Streams
 
 
-async def started(client: AsyncWebClient, place: Channel, question: Message, **more: Any) -> str:
+async def start_stream(client: AsyncWebClient, place: Channel, question: Message, **more: Any) -> str:
     return str((await client.chat_startStream(channel=place.id, thread_ts=question.ts, **more))["ts"])
 
 
@@ -490,20 +490,20 @@ async def test_a_stream_starts_on_a_message_and_in_a_channel_with_a_recipient(
 ) -> None:
     assert await code(client.chat_startStream(channel=direct.id, thread_ts="")) == "invalid_arguments"
     assert await code(client.chat_startStream(channel=direct.id, thread_ts="1.000001")) == "thread_not_found"
-    assert await code(started(client, direct, question, task_display_mode="loud")) == "invalid_arguments"
+    assert await code(start_stream(client, direct, question, task_display_mode="loud")) == "invalid_arguments"
     direct.streams = False
-    assert await code(started(client, direct, question)) == "channel_type_not_supported"
+    assert await code(start_stream(client, direct, question)) == "channel_type_not_supported"
     lee = slack.user("Lee")
     channel = slack.channel("incidents", lee)
     asked = slack.say(lee, channel, "why?")
-    assert await code(started(client, channel, asked)) == "missing_recipient_user_id"
-    assert await code(started(client, channel, asked, recipient_user_id=lee.id)) == "missing_recipient_team_id"
+    assert await code(start_stream(client, channel, asked)) == "missing_recipient_user_id"
+    assert await code(start_stream(client, channel, asked, recipient_user_id=lee.id)) == "missing_recipient_team_id"
 
 
 async def test_a_stream_ends_five_minutes_after_its_start(
     slack: FakeSlack, client: AsyncWebClient, direct: Channel, question: Message
 ) -> None:
-    ts = await started(client, direct, question, markdown_text="a")
+    ts = await start_stream(client, direct, question, markdown_text="a")
     slack.clock.advance(290)
     await client.chat_appendStream(channel=direct.id, ts=ts, markdown_text="b")
     assert await code(client.chat_update(channel=direct.id, ts=ts, text="x")) == "streaming_state_conflict"
@@ -520,12 +520,12 @@ async def test_a_stream_with_tasks_is_full_at_its_size_and_one_of_text_later(
     client: AsyncWebClient, direct: Channel, question: Message
 ) -> None:
     card = TaskUpdateChunk(id="t", title="t", status="complete")
-    ts = await started(client, direct, question, chunks=[card, MarkdownTextChunk(text="é" * 5_400)])
+    ts = await start_stream(client, direct, question, chunks=[card, MarkdownTextChunk(text="é" * 5_400)])
     full = client.chat_appendStream(channel=direct.id, ts=ts, chunks=[MarkdownTextChunk(text="é" * 100)])
     assert await code(full) == "msg_too_long"
     await client.chat_appendStream(channel=direct.id, ts=ts, chunks=[MarkdownTextChunk(text="e" * 100)])
 
-    ts = await started(client, direct, question, markdown_text="x" * 12_000)
+    ts = await start_stream(client, direct, question, markdown_text="x" * 12_000)
     long = client.chat_appendStream(channel=direct.id, ts=ts, markdown_text="x" * 12_001)
     assert await code(long) == "msg_too_long"
     for _ in range(2):
@@ -539,7 +539,7 @@ async def test_a_stream_keeps_the_form_that_it_began_with(
     client: AsyncWebClient, direct: Channel, question: Message
 ) -> None:
     chunk = MarkdownTextChunk(text="b")
-    ts = await started(client, direct, question, markdown_text="a")
+    ts = await start_stream(client, direct, question, markdown_text="a")
     both = client.chat_appendStream(channel=direct.id, ts=ts, markdown_text="b", chunks=[chunk])
     assert await code(both) == "cannot_provide_both_markdown_text_and_chunks"
     assert await code(client.chat_appendStream(channel=direct.id, ts=ts, chunks=[chunk])) == "streaming_mode_mismatch"
@@ -549,23 +549,23 @@ async def test_a_stream_keeps_the_form_that_it_began_with(
 
 
 async def test_the_chunks_of_a_stream_have_limits(client: AsyncWebClient, direct: Channel, question: Message) -> None:
-    ts = await started(client, direct, question)
+    ts = await start_stream(client, direct, question)
 
-    async def appended(*chunks: object) -> str:
+    async def appending_error(*chunks: object) -> str:
         return await code(client.chat_appendStream(channel=direct.id, ts=ts, chunks=list(chunks)))  # type: ignore[arg-type]
 
     update = {"type": "task_update", "id": "t", "title": "t", "status": "complete"}
     for name in ("title", "details", "output"):
         await client.chat_appendStream(channel=direct.id, ts=ts, chunks=[{**update, "id": name, name: "x" * 256}])
-        assert await appended({**update, "id": name, name: "x" * 257}) == "invalid_chunks"
-    assert await appended({**update, "status": "done"}) == "invalid_chunks"
-    assert await appended({"type": "plan_update", "title": "x" * 257}) == "invalid_chunks"
-    assert await appended({"type": "markdown_text", "text": "x" * 12_001}) == "invalid_chunks"
-    assert await appended({"type": "shout"}) == "invalid_chunks"
-    assert await appended(BlocksChunk(blocks=[{"type": "banner"}])) == "invalid_chunks"
-    assert await appended(BlocksChunk(blocks=[section()] * 51)) == "msg_blocks_too_many"
+        assert await appending_error({**update, "id": name, name: "x" * 257}) == "invalid_chunks"
+    assert await appending_error({**update, "status": "done"}) == "invalid_chunks"
+    assert await appending_error({"type": "plan_update", "title": "x" * 257}) == "invalid_chunks"
+    assert await appending_error({"type": "markdown_text", "text": "x" * 12_001}) == "invalid_chunks"
+    assert await appending_error({"type": "shout"}) == "invalid_chunks"
+    assert await appending_error(BlocksChunk(blocks=[{"type": "banner"}])) == "invalid_chunks"
+    assert await appending_error(BlocksChunk(blocks=[section()] * 51)) == "msg_blocks_too_many"
     await client.chat_appendStream(channel=direct.id, ts=ts, chunks=[BlocksChunk(blocks=[section()] * 50)])
-    assert await appended(BlocksChunk(blocks=[section()])) == "msg_blocks_too_many"
+    assert await appending_error(BlocksChunk(blocks=[section()])) == "msg_blocks_too_many"
     too_many = client.chat_stopStream(channel=direct.id, ts=ts, blocks=[section()] * 51)
     assert await code(too_many) == "invalid_blocks"
     await client.chat_stopStream(channel=direct.id, ts=ts, blocks=[section()] * 50)
@@ -756,7 +756,7 @@ async def test_a_user_cannot_use_a_control_that_is_not_offered(
     menu = {"type": "static_select", "action_id": "pick", "options": options(1)}
     await client.chat_postMessage(channel=direct.id, text="card", blocks=[actions(menu)])
     with pytest.raises(LookupError, match="no option 'o1'"):
-        await slack.choose(priya, slack.posted(direct)[-1], "pick", "o1")
+        await slack.choose(priya, slack.bot_messages(direct)[-1], "pick", "o1")
     await client.views_open(trigger_id=slack.trigger(priya), view=modal(field(), submit=plain("Add")))
     with pytest.raises(LookupError, match="please complete this required field: Name"):
         await slack.submit(priya)
@@ -796,18 +796,18 @@ async def test_every_mention_in_a_message_is_reported(
     slack: FakeSlack, client: AsyncWebClient, channel: Channel, content: Json, called: set[str]
 ) -> None:
     await client.chat_postMessage(channel=channel.id, **content)
-    assert slack.called(slack.posted(channel)[0]) == called
+    assert slack.notified_ids(slack.bot_messages(channel)[0]) == called
 
 
 async def test_every_mention_in_a_stream_and_an_update_is_reported(
     slack: FakeSlack, client: AsyncWebClient, direct: Channel, question: Message
 ) -> None:
     update = {"type": "task_update", "id": "t", "title": "<!here>", "status": "complete"}
-    ts = await started(client, direct, question, chunks=[update])
-    assert slack.called(slack.posted(direct)[0]) == {"here"}
+    ts = await start_stream(client, direct, question, chunks=[update])
+    assert slack.notified_ids(slack.bot_messages(direct)[0]) == {"here"}
     await client.chat_stopStream(channel=direct.id, ts=ts)
     await client.chat_update(channel=direct.id, ts=ts, text="<!channel>")
-    assert slack.called(slack.posted(direct)[0]) == {"channel"}
+    assert slack.notified_ids(slack.bot_messages(direct)[0]) == {"channel"}
 
 
 async def test_every_link_preview_is_reported(slack: FakeSlack, client: AsyncWebClient, channel: Channel) -> None:
@@ -816,7 +816,12 @@ async def test_every_link_preview_is_reported(slack: FakeSlack, client: AsyncWeb
     for more in ({}, {"unfurl_links": False}, {"unfurl_links": False, "unfurl_media": False}):
         await client.chat_postMessage(channel=channel.id, text="x", blocks=blocks, **more)  # type: ignore[arg-type]
     await client.chat_postMessage(channel=channel.id, text="x", blocks=[rich(type="link", url=link)])
-    assert [slack.fetched(message) for message in slack.posted(channel)] == [{link}, {link}, set(), {link}]
+    assert [slack.fetched_addresses(message) for message in slack.bot_messages(channel)] == [
+        {link},
+        {link},
+        set(),
+        {link},
+    ]
 
 
 async def test_a_code_becomes_a_token_once_for_the_app_that_asked_and_where_it_asked(

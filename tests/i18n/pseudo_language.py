@@ -40,7 +40,7 @@ def pseudo_language(pseudo_locales: Path, monkeypatch: pytest.MonkeyPatch) -> It
     _clear_caches()
 
 
-def untranslated(text: str) -> list[str]:
+def untranslated_words(text: str) -> list[str]:
     """Return the English words of a shown text that are outside of translated texts."""
     while (rest := _TRANSLATED.sub(" ", text)) != text:
         text = rest

@@ -160,7 +160,7 @@ async def calls(question: str, tools: Sequence[Tool] = EVERYTHING) -> Asked:
     return [(call.name, dict(call.arguments)) for call in message.tool_calls]
 
 
-def answered(
+def tool_round(
     question: str, name: str, text: str = "", *, error: bool = False, structured: Any = None, **arguments: Any
 ) -> list[Message]:
     """Return a user's message, the demo's call of a tool, and the tool's result."""

@@ -74,16 +74,16 @@ class Maker:
     def _makers(self, depth: int) -> dict[str, Made]:
         return {
             "type": lambda: self._one((self._one(TYPES), self._some(lambda: self._one(TYPES)))),
-            "properties": lambda: self._named(depth),
+            "properties": lambda: self._named_schemas(depth),
             "required": lambda: self._some(lambda: self._one(NAMES[:5])),
             "additionalProperties": lambda: self.schema(depth),
             "items": lambda: self.schema(depth),
-            "prefixItems": lambda: self._listed(depth),
+            "prefixItems": lambda: self._schema_list(depth),
             "enum": lambda: [self._one(VALUES) for _ in range(3)],
             "const": lambda: self._one(VALUES),
-            "allOf": lambda: self._listed(depth),
-            "anyOf": lambda: self._listed(depth),
-            "oneOf": lambda: self._listed(depth),
+            "allOf": lambda: self._schema_list(depth),
+            "anyOf": lambda: self._schema_list(depth),
+            "oneOf": lambda: self._schema_list(depth),
             "not": lambda: self.schema(depth),
             "$ref": lambda: self._one((*NEAR, *FAR) if self._lies else NEAR),
             "minimum": lambda: self._one((-1, 0, 1.5)),
@@ -107,17 +107,17 @@ class Maker:
             "pattern": lambda: self._one(("^a$", "(?<=a)b", "[", "\\p{L}")),
             "$schema": lambda: "http://json-schema.org/draft-07/schema#",
             "$id": lambda: self._one(("https://example.com/s.json", "a")),
-            "definitions": lambda: self._named(depth),
+            "definitions": lambda: self._named_schemas(depth),
             "exclusiveMinimum": lambda: self._one((True, 1)),
             "additionalItems": lambda: self.schema(depth),
-            "items": lambda: self._listed(depth),
+            "items": lambda: self._schema_list(depth),
             "no such": lambda: self._one(JUNK),
         }
 
-    def _named(self, depth: int) -> Json:
+    def _named_schemas(self, depth: int) -> Json:
         return {self._one(NAMES): self.schema(depth) for _ in range(self._random.randrange(4))}
 
-    def _listed(self, depth: int) -> list[Any]:
+    def _schema_list(self, depth: int) -> list[Any]:
         return [self.schema(depth) for _ in range(1 + self._random.randrange(2))]
 
     def _some(self, made: Made) -> list[Any]:

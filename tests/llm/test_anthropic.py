@@ -44,7 +44,7 @@ def more(index: object, **delta: Any) -> dict[str, Any]:
     return {"type": "content_block_delta", "index": index, "delta": delta}
 
 
-def ended(reason: str | None, **usage: int) -> dict[str, Any]:
+def end_event(reason: str | None, **usage: int) -> dict[str, Any]:
     return {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage}
 
 
@@ -71,7 +71,7 @@ async def test_thinking_goes_back_signed_and_in_its_place() -> None:
         more(3, type="signature_delta", signature=signature(thoughts[2])),
         begun(4, type="tool_use", id="toolu_a", name="look", input={}),
         more(4, type="input_json_delta", partial_json='{"n": 1}'),
-        ended("tool_use", output_tokens=3),
+        end_event("tool_use", output_tokens=3),
         {"type": "message_stop"},
     )
     async with talking(ANTHROPIC, Raw(stream), Say("Done.")) as (model, service):
@@ -99,7 +99,7 @@ async def test_thinking_that_was_cut_short_is_left_out() -> None:
     stream = (
         begun(0, type="thinking", thinking=""),
         more(0, type="thinking_delta", thinking="Hm"),
-        ended("max_tokens"),
+        end_event("max_tokens"),
     )
     async with talking(ANTHROPIC, Raw(stream)) as (model, _):
         completion = await complete(model)
@@ -127,7 +127,7 @@ def looking(index: object, call_id: str, n: int) -> tuple[dict[str, Any], ...]:
 FIRST = ToolCall("a", "look", {"n": 1})
 STREAMS: dict[str, tuple[tuple[dict[str, Any], ...], Message]] = {
     "a whole input at the start": (
-        (begun(0, type="tool_use", id="a", name="look", input={"n": 1}), ended("tool_use")),
+        (begun(0, type="tool_use", id="a", name="look", input={"n": 1}), end_event("tool_use")),
         assistant("", FIRST),
     ),
     "missing indexes and unknown events": (
@@ -139,7 +139,7 @@ STREAMS: dict[str, tuple[tuple[dict[str, Any], ...], Message]] = {
             begun(None, type="new_block", secret="?"),
             more(None, type="new_delta", secret="?"),
             {"type": "message_delta", "delta": None},
-            ended("end_turn", output_tokens=3),
+            end_event("end_turn", output_tokens=3),
         ),
         assistant("Rain.", replace(FIRST, id="call_1")),
     ),
@@ -150,7 +150,7 @@ STREAMS: dict[str, tuple[tuple[dict[str, Any], ...], Message]] = {
                 more(index, type="text_delta", text="I look."),
                 *looking(index, "a", 1),
                 *looking(index, "b", 2),
-                ended("tool_use"),
+                end_event("tool_use"),
             ),
             assistant("I look.", FIRST, ToolCall("b", "look", {"n": 2})),
         )
@@ -161,7 +161,7 @@ STREAMS: dict[str, tuple[tuple[dict[str, Any], ...], Message]] = {
             more(0, type="thinking_delta", thinking="Hm."),
             more(1, type="text_delta", text="Ra"),
             more(1, type="text_delta", text="in."),
-            ended("end_turn"),
+            end_event("end_turn"),
         ),
         assistant("Rain."),
     ),
@@ -192,7 +192,7 @@ async def test_a_count_that_is_known_late_or_forgotten_is_kept(first: int, last:
     started = {"type": "message_start", "message": {"usage": {"input_tokens": first, "output_tokens": 1}}}
     thought = {"thinking_tokens": 4}
     finish = {
-        **ended("end_turn"),
+        **end_event("end_turn"),
         "usage": {"input_tokens": last, "output_tokens": 9, "output_tokens_details": thought},
     }
     async with talking(ANTHROPIC, Raw((started, finish))) as (model, _):
@@ -212,7 +212,7 @@ async def test_a_count_that_is_known_late_or_forgotten_is_kept(first: int, last:
     ],
 )
 async def test_fields_of_another_kind_are_passed_over(odd: dict[str, Any]) -> None:
-    async with talking(ANTHROPIC, Raw((odd, begun(1, type="text", text="Rain."), ended("end_turn")))) as (model, _):
+    async with talking(ANTHROPIC, Raw((odd, begun(1, type="text", text="Rain."), end_event("end_turn")))) as (model, _):
         assert (await complete(model)).message == assistant("Rain.")
 
 
@@ -227,7 +227,7 @@ async def test_fields_of_another_kind_are_passed_over(odd: dict[str, Any]) -> No
     ],
 )
 async def test_stop_reasons_are_understood(reason: str, stop: StopReason) -> None:
-    async with talking(ANTHROPIC, Raw((begun(0, type="text", text="Hm."), ended(reason)))) as (model, _):
+    async with talking(ANTHROPIC, Raw((begun(0, type="text", text="Hm."), end_event(reason)))) as (model, _):
         assert (await complete(model)).stop is stop
 
 
@@ -239,12 +239,12 @@ async def test_a_turn_that_pauses_is_gone_on_with() -> None:
         more(0, type="thinking_delta", thinking=thought),
         more(0, type="signature_delta", signature=signature(thought)),
         begun(1, type="text", text="It "),
-        ended("pause_turn", output_tokens=3),
+        end_event("pause_turn", output_tokens=3),
     )
     second = (
         {"type": "message_start", "message": {"usage": {"input_tokens": 20}}},
         begun(0, type="text", text="rains."),
-        ended("end_turn", output_tokens=4),
+        end_event("end_turn", output_tokens=4),
     )
     async with talking(ANTHROPIC, Raw(first), Raw(second)) as (model, service):
         *deltas, completion = await events(model)
@@ -260,10 +260,13 @@ async def test_a_turn_that_pauses_is_gone_on_with() -> None:
 
 
 async def test_text_before_several_pauses_goes_back_once() -> None:
-    def paused(said: str, reason: str = "pause_turn") -> Raw:
-        return Raw((begun(0, type="text", text=said), ended(reason, output_tokens=1)))
+    def paused_reply(said: str, reason: str = "pause_turn") -> Raw:
+        return Raw((begun(0, type="text", text=said), end_event(reason, output_tokens=1)))
 
-    async with talking(ANTHROPIC, paused("a"), paused("b"), paused("c", "end_turn")) as (model, service):
+    async with talking(ANTHROPIC, paused_reply("a"), paused_reply("b"), paused_reply("c", "end_turn")) as (
+        model,
+        service,
+    ):
         completion = await complete(model)
     assert completion.message.text == "abc"
     assert completion.usage.output_tokens == 3
@@ -273,7 +276,7 @@ async def test_text_before_several_pauses_goes_back_once() -> None:
 
 async def test_a_model_that_pauses_for_ever_was_cut_short() -> None:
     def pause(_request: object) -> Raw:
-        return Raw((begun(0, type="text", text="Hm."), ended("pause_turn")))
+        return Raw((begun(0, type="text", text="Hm."), end_event("pause_turn")))
 
     async with talking(ANTHROPIC, rule=pause) as (model, service):
         completion = await complete(model)
@@ -283,7 +286,7 @@ async def test_a_model_that_pauses_for_ever_was_cut_short() -> None:
 
 
 async def test_all_pauses_together_have_the_time_of_one_reply() -> None:
-    paused = Raw((begun(0, type="text", text="Hm."), ended("pause_turn")))
+    paused = Raw((begun(0, type="text", text="Hm."), end_event("pause_turn")))
     async with talking(ANTHROPIC, paused, Silence()) as (model, _):
         began = monotonic()
         with pytest.raises(ModelUnavailable, match=r"not finished within 0\.3 seconds"):

@@ -54,12 +54,12 @@ class Asked:
         self.closed = True
 
 
-async def answered(model: DiscoveredWindow) -> int:
+async def window_after_answer(model: DiscoveredWindow) -> int:
     assert [event async for event in model.stream(QUESTION)]
     return model.capabilities.context_tokens
 
 
-async def looked(inner: Asked) -> None:
+async def wait_for_lookup(inner: Asked) -> None:
     """Wait until the running lookup has ended."""
     async with asyncio.timeout(PATIENCE):
         await inner.looked.wait()
@@ -72,10 +72,10 @@ async def test_the_first_question_goes_on_while_the_service_is_asked() -> None:
     inner = Asked(Available(32_768))
     inner.open.clear()
     model = DiscoveredWindow(inner, "ollama:small")
-    assert await answered(model) == 128_000
+    assert await window_after_answer(model) == 128_000
     inner.open.set()
-    await looked(inner)
-    assert await answered(model) == 32_768
+    await wait_for_lookup(inner)
+    assert await window_after_answer(model) == 32_768
     assert inner.looks == 1
     await model.close()
     assert inner.closed
@@ -86,9 +86,9 @@ async def test_only_one_look_is_under_way() -> None:
     inner.open.clear()
     model = DiscoveredWindow(inner, "ollama:small")
     for _ in range(MAX_LOOKUPS):
-        await answered(model)
+        await window_after_answer(model)
     inner.open.set()
-    await looked(inner)
+    await wait_for_lookup(inner)
     assert inner.looks == 1
     await model.close()
 
@@ -98,8 +98,8 @@ async def test_a_service_that_finds_a_question_too_long_is_asked_for_its_window(
     inner.failure = ContextTooLong("Too long.")
     model = DiscoveredWindow(inner, "openai:small")
     with pytest.raises(ContextTooLong):
-        await answered(model)
-    await looked(inner)
+        await window_after_answer(model)
+    await wait_for_lookup(inner)
     assert model.capabilities.context_tokens == 9_000
     await model.close()
 
@@ -109,7 +109,7 @@ async def test_a_service_that_does_not_answer_is_not_asked_for_more() -> None:
     inner.failure = ModelUnavailable("It is away.")
     model = DiscoveredWindow(inner, "openai:small")
     with pytest.raises(ModelUnavailable):
-        await answered(model)
+        await window_after_answer(model)
     assert inner.looks == 0
     await model.close()
 
@@ -118,9 +118,9 @@ async def test_a_model_that_starts_with_its_first_question_is_looked_at_again() 
     inner = Asked(Available(), Available(4_096))
     model = DiscoveredWindow(inner, "ollama:small")
     for window in (128_000, 128_000, 4_096):
-        assert await answered(model) == window
+        assert await window_after_answer(model) == window
         if window != 4_096:
-            await looked(inner)
+            await wait_for_lookup(inner)
     assert inner.looks == 2
     await model.close()
 
@@ -140,9 +140,9 @@ async def test_a_service_that_does_not_say_is_soon_left_alone(said: Availability
     inner = Asked(*[said] * 10)
     model = DiscoveredWindow(inner, "openai:small")
     for n in range(5):
-        assert await answered(model) == 128_000
+        assert await window_after_answer(model) == 128_000
         if n < looks:
-            await looked(inner)
+            await wait_for_lookup(inner)
     assert inner.looks == looks
     await model.close()
 
@@ -150,8 +150,8 @@ async def test_a_service_that_does_not_say_is_soon_left_alone(said: Availability
 async def test_other_capabilities_stay_the_models_own() -> None:
     inner = Asked(Available(9_000))
     model = DiscoveredWindow(inner, "openai:small")
-    await answered(model)
-    await looked(inner)
+    await window_after_answer(model)
+    await wait_for_lookup(inner)
     inner.capabilities = Capabilities(tools=False)
     assert model.capabilities == Capabilities(tools=False, context_tokens=9_000)
     await model.close()
@@ -161,7 +161,7 @@ async def test_closing_ends_a_look_that_is_under_way() -> None:
     inner = Asked(Available(9_000))
     inner.open.clear()
     model = DiscoveredWindow(inner, "openai:small")
-    await answered(model)
+    await window_after_answer(model)
     await model.close()
     assert inner.closed
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("window of")]

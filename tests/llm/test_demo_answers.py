@@ -23,7 +23,7 @@ from bot.domain.messages import (
     user,
 )
 from bot.llm.demo import Config, create, passage
-from tests.llm.demo_offers import EVERYTHING, NOTES, TEXT, WEATHER, answered, events, reply, tool
+from tests.llm.demo_offers import EVERYTHING, NOTES, TEXT, WEATHER, events, reply, tool, tool_round
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "BOT_MODEL=openai:NAME", ".env")
 
@@ -73,7 +73,7 @@ async def test_titles_cannot_break_the_line_they_stand_in() -> None:
 
 
 async def test_a_readable_result_alone_is_shown_as_it_is_and_the_first_answer_has_a_note_about_the_demo() -> None:
-    turn = answered("weather in Tokyo", "weather__get_forecast", "Tokyo: sunny, 21 degrees.", place="Tokyo")
+    turn = tool_round("weather in Tokyo", "weather__get_forecast", "Tokyo: sunny, 21 degrees.", place="Tokyo")
     first = (await reply(turn)).text
     assert first.startswith("Tokyo: sunny, 21 degrees.\n\n*This was the demo model")
     assert all(key in first for key in KEYS)
@@ -95,7 +95,7 @@ async def test_a_result_of_a_word_or_data_has_a_heading_with_its_subject(
     arguments: dict[str, Any], heading: str
 ) -> None:
     for text in ("Sunny.", '[{"day": "Mon", "rain": 1}, {"day": "Tue", "rain": 2}]'):
-        turn = answered("weather in Osaka", "weather__get_forecast", text, **arguments)
+        turn = tool_round("weather in Osaka", "weather__get_forecast", text, **arguments)
         assert (await reply([user("hi"), assistant("Hello!"), *turn])).text.startswith(f"{heading}\n\n")
 
 
@@ -109,22 +109,22 @@ async def test_a_result_of_a_word_or_data_has_a_heading_with_its_subject(
     ],
 )
 async def test_a_call_without_success_is_explained_and_not_tried_again(reason: str) -> None:
-    message = await reply(answered("delete note 9", "notes__delete_note", reason, error=True, id=9))
+    message = await reply(tool_round("delete note 9", "notes__delete_note", reason, error=True, id=9))
     assert message.tool_calls == ()
     assert message.text.startswith(f"**Delete a note** (notes) brought no result: {reason}")
 
 
 async def test_an_error_without_a_reason_is_still_an_error() -> None:
-    text = (await reply(answered("delete note 9", "notes__delete_note", error=True, id=9))).text
+    text = (await reply(tool_round("delete note 9", "notes__delete_note", error=True, id=9))).text
     assert "brought no result: it did not say why." in text
 
 
 async def test_an_empty_result_is_said_to_be_empty() -> None:
-    assert "it returned nothing to show" in (await reply(answered("delete note 9", "notes__delete_note", id=9))).text
+    assert "it returned nothing to show" in (await reply(tool_round("delete note 9", "notes__delete_note", id=9))).text
 
 
 async def test_a_tool_that_is_gone_is_named_in_plain_words() -> None:
-    assert "**Old thing get it**" in (await reply(answered("x", "old_thing__get_it", "y"))).text
+    assert "**Old thing get it**" in (await reply(tool_round("x", "old_thing__get_it", "y"))).text
 
 
 async def test_results_come_in_the_order_of_the_calls_and_a_missing_one_is_not_hidden() -> None:
@@ -140,7 +140,7 @@ async def test_results_come_in_the_order_of_the_calls_and_a_missing_one_is_not_h
 
 
 async def test_with_tools_forbidden_the_answer_is_written_from_the_transcript() -> None:
-    turn = answered("weather in Tokyo", "weather__get_forecast", "Sunny.", place="Tokyo")
+    turn = tool_round("weather in Tokyo", "weather__get_forecast", "Sunny.", place="Tokyo")
     message = await reply(turn, tools=(), choice=ToolChoice.NONE)
     assert "Sunny." in message.text
     assert message.tool_calls == ()
@@ -159,17 +159,17 @@ DATA: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("data", "shown"), DATA)
 async def test_data_becomes_a_list_and_nested_data_json(data: Any, shown: str) -> None:
-    text = (await reply(answered("x", "notes__list_notes", structured=data))).text
+    text = (await reply(tool_round("x", "notes__list_notes", structured=data))).text
     assert shown in text
 
 
 async def test_json_in_a_text_is_data_too() -> None:
-    text = (await reply(answered("x", "notes__list_notes", '{"count": 2, "newest": "milk"}'))).text
+    text = (await reply(tool_round("x", "notes__list_notes", '{"count": 2, "newest": "milk"}'))).text
     assert "- **count**: 2\n- **newest**: milk" in text
 
 
 async def test_a_readable_text_wins_over_the_same_as_data() -> None:
-    text = (await reply(answered("x", "notes__list_notes", "Two notes.", structured={"count": 2, "a": 1}))).text
+    text = (await reply(tool_round("x", "notes__list_notes", "Two notes.", structured={"count": 2, "a": 1}))).text
     assert "Two notes." in text
     assert "count" not in text
 
@@ -184,7 +184,7 @@ async def test_data_that_stands_beside_a_readable_text_for_real_models_is_not_sh
 
 
 async def test_a_long_result_is_shortened_and_its_code_fence_closed() -> None:
-    text = (await reply(answered("x", "notes__list_notes", "```\n" + "word " * 5000))).text
+    text = (await reply(tool_round("x", "notes__list_notes", "```\n" + "word " * 5000))).text
     assert "… (shortened)" in text
     assert text.count("```") == 2
     assert len(text) < 2500
@@ -192,12 +192,12 @@ async def test_a_long_result_is_shortened_and_its_code_fence_closed() -> None:
 
 async def test_a_long_list_is_cut_at_the_end_of_a_line_and_says_how_many_follow() -> None:
     lines = [f"Guide {n} [guide-{n}.md] (7 sections, 2026-11-26)" for n in range(50)]
-    text = (await reply(answered("x", "notes__list_notes", "\n".join(lines)))).text
+    text = (await reply(tool_round("x", "notes__list_notes", "\n".join(lines)))).text
     shown = [line for line in text.splitlines() if line.startswith("Guide")]
     assert shown == lines[: len(shown)]
     assert len(shown) > 30
     assert f"\n\n… {50 - len(shown)} more lines" in text
-    assert lines[-1] in (await reply(answered("x", "notes__list_notes", "\n".join(lines[20:])))).text
+    assert lines[-1] in (await reply(tool_round("x", "notes__list_notes", "\n".join(lines[20:])))).text
 
 
 async def test_pictures_are_mentioned() -> None:

@@ -21,7 +21,7 @@ from mcp_servers.knowledge.tokenizer import question
 from mcp_servers.notes.note import Notebook
 from mcp_servers.notes.server import notes_answer, notes_text
 from tests.llm.demo_offers import INVOICES, LAMPS, TEXT, TICKETS, UNITS, WHOLE, Asked, reply, tool
-from tests.llm.test_demo_phrasings import DEFAULT, add, delete, documents, forecast, listed, search
+from tests.llm.test_demo_phrasings import DEFAULT, add, delete, documents, forecast, notes_listing, search
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -188,14 +188,14 @@ JAPANESE: list[Dialogue] = [
     [("メモして\uff1a牛乳を買う", add("牛乳を買う"))],
     [("「会議は3時」とメモして", add("会議は3時"))],
     [("会議は10時からって覚えておいて", add("会議は10時から"))],
-    [("メモ見せて", listed())],
-    [("メモを一覧表示してください", listed())],
-    [("メモを3件見せて", listed(limit=3))],
+    [("メモ見せて", notes_listing())],
+    [("メモを一覧表示してください", notes_listing())],
+    [("メモを3件見せて", notes_listing(limit=3))],
     [("牛乳のメモを探して", search("牛乳"))],
     [("牛乳のメモを消して", [*search("牛乳"), *delete(6)])],
     [("サーバーの追加方法を教えて", then(documents("サーバーの追加方法を教えて server show add"), "ja/README.md#"))],
     [("承認は誰がするの\uff1f", documents("承認は誰がするの\uff1f approv"))],
-    [("メモを見せて。あと東京の天気も", [*listed(), *forecast("東京")])],
+    [("メモを見せて。あと東京の天気も", [*notes_listing(), *forecast("東京")])],
 ]
 
 WEATHER_WISHES: list[Dialogue] = [
@@ -234,7 +234,7 @@ WEATHER_WISHES: list[Dialogue] = [
     [("weather in Tokyo", forecast("Tokyo")), ("ok", OK), ("and Osaka?", forecast("Osaka"))],
     [
         ("weather in Tokyo", forecast("Tokyo")),
-        ("show my notes", listed()),
+        ("show my notes", notes_listing()),
         ("and the weather in Kobe", forecast("Kobe")),
     ],
     [("weather in Tokyo", forecast("Tokyo")), ("who are you?", ABOUT)],
@@ -276,12 +276,12 @@ NOTE_WISHES: list[Dialogue] = [
     [("add a note", asks("text")), ("buy stamps", add("buy stamps"))],
     [("make a note please", asks("text")), ("no, forget it", OK)],
     [("take a note", asks("text")), ("what's the weather in Tokyo?", forecast("Tokyo"))],
-    [("pls show me all notes", listed())],
-    [("shwo me my ntoes", listed())],
-    [("notes", listed())],
-    [("what have i saved in my notes?", listed())],
-    [("whats on my list of notes", listed())],
-    [("my last 2 notes pls", listed(limit=2))],
+    [("pls show me all notes", notes_listing())],
+    [("shwo me my ntoes", notes_listing())],
+    [("notes", notes_listing())],
+    [("what have i saved in my notes?", notes_listing())],
+    [("whats on my list of notes", notes_listing())],
+    [("my last 2 notes pls", notes_listing(limit=2))],
     [("what notes do i have about the printer?", search("printer"))],
     [("did i note anything about bob?", search("bob"))],
     [("is there anything about milk in my notes", search("milk"))],
@@ -298,27 +298,30 @@ NOTE_WISHES: list[Dialogue] = [
         ("4", delete(4)),
     ],
     [("delete the note about the printer", then(search("printer"), "#2")), ("never mind", OK)],
-    [("show my notes", listed()), ("delete the second one", delete(5))],
-    [("show my notes", listed()), ("delete 3", delete(3))],
-    [("show my notes", listed()), ("Roll a die", NO_TOOL)],
+    [("show my notes", notes_listing()), ("delete the second one", delete(5))],
+    [("show my notes", notes_listing()), ("delete 3", delete(3))],
+    [("show my notes", notes_listing()), ("Roll a die", NO_TOOL)],
     [("delete note 1", delete(1)), ("and 2", delete(2))],
-    [("remove all notes", [*listed(), *(call for n in (6, 5, 4, 3, 2, 1) for call in delete(n))])],
-    [("show my notes", listed()), ("delete all of them", [call for n in (6, 5, 4, 3, 2, 1) for call in delete(n)])],
+    [("remove all notes", [*notes_listing(), *(call for n in (6, 5, 4, 3, 2, 1) for call in delete(n))])],
+    [
+        ("show my notes", notes_listing()),
+        ("delete all of them", [call for n in (6, 5, 4, 3, 2, 1) for call in delete(n)]),
+    ],
     [("delete all notes about the printer", [*search("printer"), *delete(4), *delete(2)])],
-    [("メモを全部消して", [*listed(), *(call for n in (6, 5, 4, 3, 2, 1) for call in delete(n))])],
+    [("メモを全部消して", [*notes_listing(), *(call for n in (6, 5, 4, 3, 2, 1) for call in delete(n))])],
     [("delete a note", asks("id")), ("the one about milk", [*search("milk"), *delete(1)])],
-    [("note that X is done and show my notes", [*add("X is done"), *listed()])],
+    [("note that X is done and show my notes", [*add("X is done"), *notes_listing()])],
     [
         (
             "take a note: call Bob tomorrow about the invoice, then show my notes",
-            [*add("call Bob tomorrow about the invoice"), *listed()],
+            [*add("call Bob tomorrow about the invoice"), *notes_listing()],
         )
     ],
-    [("show my notes and the weather in Tokyo", [*listed(), *forecast("Tokyo")])],
-    [("show my notes. Is it sunny in Kobe?", [*listed(), *forecast("Kobe")])],
+    [("show my notes and the weather in Tokyo", [*notes_listing(), *forecast("Tokyo")])],
+    [("show my notes. Is it sunny in Kobe?", [*notes_listing(), *forecast("Kobe")])],
     [("note: search the documents for the weather forecast", add("search the documents for the weather forecast"))],
     [("weather in Kobe and remember to pack an umbrella", [*forecast("Kobe"), *add("pack an umbrella")])],
-    [("zeig mir meine Notizen", listed())],
+    [("zeig mir meine Notizen", notes_listing())],
     [("borra la nota 3", delete(3))],
     [("supprime la note 2", delete(2))],
 ]
@@ -451,11 +454,11 @@ FOUND: list[Dialogue] = [
     [("weather in Kobe", forecast("Kobe")), ("what about Sapporo and Naha", [*forecast("Sapporo"), *forecast("Naha")])],
     [("weather in Kobe", forecast("Kobe")), ("how much does it cost", documents("how much does it cost"))],
     [("weather in Kobe", forecast("Kobe")), ("i dont understand", ABILITIES), ("restart", NO_TOOL)],
-    [("weather in Kobe", forecast("Kobe")), ("show my notes", listed()), ("connect my github", NO_TOOL)],
+    [("weather in Kobe", forecast("Kobe")), ("show my notes", notes_listing()), ("connect my github", NO_TOOL)],
     [('Save "Team lunch on Thursday at 12" as a note', add("Team lunch on Thursday at 12"))],
     [("can you also remember Anna's birthday is May 4", add("Anna's birthday is May 4"))],
     [("remember to log in to the portal", add("log in to the portal"))],
-    [("show my notes", listed()), ("get rid of the dentist note", [*search("dentist"), *delete(3)])],
+    [("show my notes", notes_listing()), ("get rid of the dentist note", [*search("dentist"), *delete(3)])],
     [("find notes about the dentist", search("dentist")), ("delete it", delete(3))],
     [("これは何\uff1f", ABOUT)],
     [("何から始めればいい\uff1f", ABILITIES)],
@@ -471,9 +474,9 @@ FOUND: list[Dialogue] = [
 """Messages of users that earlier versions misunderstood."""
 
 CHECKS: list[Dialogue] = [
-    [(check_question("notes__add", {"text": "buy milk"}), listed())],
-    [(check_question("notes__delete", {"id": 3}), listed())],
-    [(check_question("notes__add", {"text": "delete note 3"}), listed())],
+    [(check_question("notes__add", {"text": "buy milk"}), notes_listing())],
+    [(check_question("notes__delete", {"id": 3}), notes_listing())],
+    [(check_question("notes__add", {"text": "delete note 3"}), notes_listing())],
 ]
 """A call that may or may not have run leads to a read of its server, never to a second write."""
 
@@ -488,15 +491,18 @@ MORE_SERVERS = (
 BESIDE_OTHERS: list[Dialogue] = [
     [("Do I need an umbrella in Sapporo tomorrow?", forecast("Sapporo"))],
     [("Please note: the office closes early on Friday", add("the office closes early on Friday"))],
-    [("Show my notes", listed())],
+    [("Show my notes", notes_listing())],
     [("Delete note 1", delete(1))],
     [("What time is it?", one("clock__get_current_time"))],
     [("Show my Apple notes", one("apple__show_my_notes"))],
 ]
 """Sentences of README with forty other tools, and one that names another server."""
 ASIDES: list[Dialogue] = [
-    [("Show my notes", listed()), *((text, OK) for text in ("Cancel that", "never mind", "drop it", "Stop that."))],
-    [("Show my notes", listed()), ("Undo that", "cannot take back"), ("revert it, please", "cannot take back")],
+    [
+        ("Show my notes", notes_listing()),
+        *((text, OK) for text in ("Cancel that", "never mind", "drop it", "Stop that.")),
+    ],
+    [("Show my notes", notes_listing()), ("Undo that", "cannot take back"), ("revert it, please", "cannot take back")],
     [(text, DAY) for text in ("What day is it today?", "what's the date?", "What time is it?", "今日は何曜日？")],
     [
         ("Do I need an umbrella in Sapporo tomorrow?", forecast("Sapporo")),

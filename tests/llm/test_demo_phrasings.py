@@ -18,10 +18,10 @@ from mcp_servers.knowledge.server import create_server as knowledge
 from mcp_servers.notes.server import create_server as notes
 from mcp_servers.weather.server import create_server as weather
 from mcp_servers.weather.settings import SampleMode, Settings
-from tests.llm.demo_offers import Asked, answered, reply
+from tests.llm.demo_offers import Asked, reply, tool_round
 
 
-def offered(name: str, server: MCPServer[Any]) -> list[Tool]:
+def server_tools(name: str, server: MCPServer[Any]) -> list[Tool]:
     return [
         Tool(
             f"{name}__{tool.name}",
@@ -40,10 +40,10 @@ def offered(name: str, server: MCPServer[Any]) -> list[Tool]:
     ]
 
 
-WEATHER = offered("weather", weather(Settings(sample=SampleMode.ALWAYS)))
-NOTES = offered("notes", notes(Path("unused.json")))
+WEATHER = server_tools("weather", weather(Settings(sample=SampleMode.ALWAYS)))
+NOTES = server_tools("notes", notes(Path("unused.json")))
 with closing(Library(GUIDES, None)) as library:
-    DOCUMENTS = offered("knowledge", knowledge(library))
+    DOCUMENTS = server_tools("knowledge", knowledge(library))
 DEFAULT = (*WEATHER, *NOTES, *DOCUMENTS)
 
 
@@ -55,7 +55,7 @@ def add(text: str) -> Asked:
     return [("notes__add", {"text": text})]
 
 
-def listed(**arguments: Any) -> Asked:
+def notes_listing(**arguments: Any) -> Asked:
     return [("notes__list", arguments)]
 
 
@@ -125,10 +125,10 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
     ("weather in Osaka tommorow", forecast("Osaka")),
     ("serch my notes for milk", search("milk")),
     ("delte note 3", delete(3)),
-    ("shwo my notes", listed()),
+    ("shwo my notes", notes_listing()),
     ("wheather in sapporo tommorrow?", forecast("Sapporo")),
     ("remeber to buy bread", add("buy bread")),
-    ("show my ntoes", listed()),
+    ("show my ntoes", notes_listing()),
     ("umbrela in Kobe?", forecast("Kobe")),
     ("waht is the wether in Osaka", forecast("Osaka")),
     # Japanese
@@ -138,13 +138,13 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
     ("週末の京都の天気", forecast("京都", days=5)),
     ("札幌は寒い\uff1f", forecast("札幌")),
     ("メモを追加: 牛乳を買う", add("牛乳を買う")),
-    ("メモを見せて", listed()),
+    ("メモを見せて", notes_listing()),
     ("明日の大阪は雨\uff1f", forecast("大阪")),
     ("日曜日の東京の天気", forecast("東京", days=5)),
     ("札幌は明日雪が降る\uff1f", forecast("札幌")),
     ("今日の天気、東京", forecast("東京")),
     ("京都は傘がいりますか\uff1f", forecast("京都")),
-    ("メモ一覧", listed()),
+    ("メモ一覧", notes_listing()),
     ("メモ3を削除", delete(3)),
     ("牛乳を買うとメモして", add("牛乳を買う")),
     ("牛乳を買う、とメモして", add("牛乳を買う")),
@@ -156,10 +156,10 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
     ("remind me to call Bob", add("call Bob")),
     ("Could you save a note: buy milk?", add("buy milk?")),
     ("write down buy milk", add("buy milk")),
-    ("Show my notes", listed()),
-    ("what did I note?", listed()),
-    ("do I have any notes?", listed()),
-    ("show me the last 3 notes", listed(limit=3)),
+    ("Show my notes", notes_listing()),
+    ("what did I note?", notes_listing()),
+    ("do I have any notes?", notes_listing()),
+    ("show me the last 3 notes", notes_listing(limit=3)),
     ("search my notes for milk", search("milk")),
     ("is there a note about the printer?", search("printer")),
     ("Delete note 1", delete(1)),
@@ -172,10 +172,10 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
     ("pls remember the standup is at 10", add("the standup is at 10")),
     ("put eggs on my notes", add("eggs")),
     ("Please remember: never deploy on Friday", add("never deploy on Friday")),
-    ("show all notes", listed()),
-    ("what's in my notes?", listed()),
-    ("what have I noted so far?", listed()),
-    ("the latest 2 notes", listed(limit=2)),
+    ("show all notes", notes_listing()),
+    ("what's in my notes?", notes_listing()),
+    ("what have I noted so far?", notes_listing()),
+    ("the latest 2 notes", notes_listing(limit=2)),
     ("any notes about the printer?", search("printer")),
     ("do I have a note about milk?", search("milk")),
     ("look for milk in my notes", search("milk")),
@@ -195,9 +195,9 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
     ("What happens when nobody approves a call?", documents("What happens when nobody approves a call?")),
     ("Where do I set a policy?", documents("Where do I set a policy?")),
     # two requests
-    ("Show my notes and tell me the weather in Tokyo", [*listed(), *forecast("Tokyo")]),
-    ("What's the weather in Osaka? And show my notes.", [*forecast("Osaka"), *listed()]),
-    ("list my notes, then delete note 2", [*listed(), *delete(2)]),
+    ("Show my notes and tell me the weather in Tokyo", [*notes_listing(), *forecast("Tokyo")]),
+    ("What's the weather in Osaka? And show my notes.", [*forecast("Osaka"), *notes_listing()]),
+    ("list my notes, then delete note 2", [*notes_listing(), *delete(2)]),
     ("weather in Tokyo and Osaka", [*forecast("Tokyo"), *forecast("Osaka")]),
     ("Will it rain in Tokyo or Osaka?", [*forecast("Tokyo"), *forecast("Osaka")]),
     # phrasings that were written before the first run with the demo
@@ -220,7 +220,7 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
     ("明日京都は寒いですか", forecast("京都")),
     ("名古屋で傘は必要\uff1f", forecast("名古屋")),
     ("土曜日の札幌の天気を教えて", forecast("札幌", days=4)),
-    ("メモを全部見せて", listed()),
+    ("メモを全部見せて", notes_listing()),
     ("メモ2を消して", delete(2)),
     ("覚えて: 会議は3時", add("会議は3時")),
     ("Remember that the deadline is Friday", add("the deadline is Friday")),
@@ -230,11 +230,11 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
     ("create a note saying hello", add("hello")),
     ("Write a note: ask Ana about the budget", add("ask Ana about the budget")),
     ('add "call the bank" to my notes', add("call the bank")),
-    ("list notes", listed()),
-    ("give me my notes", listed()),
-    ("can I see my notes?", listed()),
-    ("are there any notes?", listed()),
-    ("show me the last 5 notes", listed(limit=5)),
+    ("list notes", notes_listing()),
+    ("give me my notes", notes_listing()),
+    ("can I see my notes?", notes_listing()),
+    ("are there any notes?", notes_listing()),
+    ("show me the last 5 notes", notes_listing(limit=5)),
     ("find the note about the printer", search("printer")),
     ("find notes with milk", search("milk")),
     ("delete note 7 please", delete(7)),
@@ -242,7 +242,7 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
     ("I don't need note 3 anymore, delete it", delete(3)),
     ("delete the note number 9", delete(9)),
     ("drop note 4", delete(4)),
-    ("What's the weather in Tokyo, and show my notes", [*forecast("Tokyo"), *listed()]),
+    ("What's the weather in Tokyo, and show my notes", [*forecast("Tokyo"), *notes_listing()]),
     ("delete note 3 and show my notes", delete(3)),  # the notes are listed after that
     ("weather in Tokyo, Osaka and Naha", [*forecast("Tokyo"), *forecast("Osaka"), *forecast("Naha")]),
     ("add a note: buy eggs; weather in Kobe", [*add("buy eggs"), *forecast("Kobe")]),
@@ -257,11 +257,11 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
         "weather in Sapporo tomorrow and remind me to pack a scarf",
         [*forecast("Sapporo"), *add("pack a scarf")],
     ),
-    ("show my notes. Also, what's the weather in Kobe?", [*listed(), *forecast("Kobe")]),
+    ("show my notes. Also, what's the weather in Kobe?", [*notes_listing(), *forecast("Kobe")]),
     ("Delete note 1 and note 2", [*delete(1), *delete(2)]),
     ("delete notes 1 and 2", [*delete(1), *delete(2)]),
     ("umbrella in Kobe tomorrow? and add a note: buy bread", [*forecast("Kobe"), *add("buy bread")]),
-    ("メモを見せて、東京の天気も教えて", [*listed(), *forecast("東京")]),
+    ("メモを見せて、東京の天気も教えて", [*notes_listing(), *forecast("東京")]),
 ]
 
 TALK: list[tuple[str, str]] = [
@@ -333,7 +333,7 @@ FOLLOW_UPS: list[tuple[tuple[str, str, dict[str, Any]], str, Asked]] = [
     (WEATHER_BEFORE, "Osaka?", forecast("Osaka")),
     (WEATHER_BEFORE, "大阪は\uff1f", forecast("大阪")),
     (WEATHER_BEFORE, "and the weather on Sunday?", forecast("Tokyo", days=5)),
-    (WEATHER_BEFORE, "and my notes?", listed()),
+    (WEATHER_BEFORE, "and my notes?", notes_listing()),
     (WEATHER_BEFORE, "tomorrow?", forecast("Tokyo")),
     (WEATHER_BEFORE, "and what about Nagoya tomorrow?", forecast("Nagoya")),
     (WEATHER_BEFORE, "on Saturday?", forecast("Tokyo", days=4)),
@@ -373,7 +373,7 @@ ANSWERS: list[tuple[list[str], Asked]] = [
     (["delete a note", "yes", "3"], delete(3)),
     (["delete a note", "never mind"], []),
     (["add a note", "no"], []),
-    (["delete a note", "show my notes"], listed()),
+    (["delete a note", "show my notes"], notes_listing()),
     (["add a note", "what's the weather in Tokyo?"], forecast("Tokyo")),
     (["weather", "what can you do?"], []),
 ]
@@ -398,7 +398,7 @@ async def test_a_follow_up_changes_the_call_before_it(
     before: tuple[str, str, dict[str, Any]], message: str, wanted: Asked
 ) -> None:
     question, name, arguments = before
-    answer = await reply(answered(question, name, "Done.", **arguments), DEFAULT)
+    answer = await reply(tool_round(question, name, "Done.", **arguments), DEFAULT)
     # Earlier turns come without their calls.
     assert calls_of(await reply([user(question), answer, user(message)], DEFAULT)) == wanted
 

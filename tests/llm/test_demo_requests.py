@@ -18,11 +18,11 @@ from tests.llm.demo_offers import (
     TEXT,
     TICKETS,
     WEATHER,
-    answered,
     calls,
     events,
     reply,
     tool,
+    tool_round,
 )
 
 ONE_CALL: list[tuple[str, str, dict[str, Any]]] = [
@@ -132,12 +132,12 @@ async def test_a_clause_that_is_not_clear_stays_part_of_the_sentence() -> None:
 
 
 async def test_calls_have_ids_that_the_transcript_does_not_hold_yet() -> None:
-    before = answered("weather in Osaka", "weather__get_forecast", "rain", place="Osaka")
+    before = tool_round("weather in Osaka", "weather__get_forecast", "rain", place="Osaka")
     message = await reply([*before, assistant("Rain."), user("weather in Tokyo and in Kyoto")])
     assert [call.id for call in message.tool_calls] == ["demo_2", "demo_3"]
 
 
-def renamed(offered: Tool, old: str, new: str) -> Tool:
+def renamed_tool(offered: Tool, old: str, new: str) -> Tool:
     """Return the same tool with other names and descriptions."""
 
     def other(text: str) -> str:
@@ -155,11 +155,11 @@ def renamed(offered: Tool, old: str, new: str) -> Tool:
 
 @pytest.mark.parametrize("noun", ["recipe", "gadget", "zorb", "invoice"])
 async def test_no_name_is_hard_wired_the_same_tools_work_under_any_noun(noun: str) -> None:
-    offered = [renamed(note, "note", noun) for note in NOTES]
+    offered = [renamed_tool(note, "note", noun) for note in NOTES]
     assert await calls(f"save a {noun}: buy milk", offered) == [(f"{noun}s__add_{noun}", {"text": "buy milk"})]
     assert await calls(f"list my {noun}s", offered) == [(f"{noun}s__list_{noun}s", {})]
     assert await calls(f"delete {noun} 3", offered) == [(f"{noun}s__delete_{noun}", {"id": 3})]
-    assert await calls("delete note 3 from the archive", [renamed(note, "note", noun) for note in NOTES[:2]]) == []
+    assert await calls("delete note 3 from the archive", [renamed_tool(note, "note", noun) for note in NOTES[:2]]) == []
 
 
 @pytest.mark.parametrize("offered", [NOTES, WEATHER, LAMPS, INVOICES, TICKETS], ids=lambda tools: tools[0].server)

@@ -74,20 +74,20 @@ def chain(models: Sequence[Scripted], clock: Clock | None = None) -> FallbackMod
     return FallbackModel({f"model-{n}": model for n, model in enumerate(models)}, clock=clock or Clock())
 
 
-async def said(model: FallbackModel, request: ModelRequest = QUESTION) -> str:
+async def reply_text(model: FallbackModel, request: ModelRequest = QUESTION) -> str:
     async with aclosing(model.stream(request)) as events:
         return "".join([event.text async for event in events if isinstance(event, TextDelta)])
 
 
 async def test_the_preferred_model_answers_while_it_is_well() -> None:
     first, second = Scripted("first"), Scripted("second")
-    assert await said(chain((first, second))) == "first"
+    assert await reply_text(chain((first, second))) == "first"
     assert second.asked == 0
 
 
 @pytest.mark.parametrize("failure", [BUSY, AWAY, BARRED], ids=["busy", "away", "barred"])
 async def test_another_answers_at_once_where_the_first_has_said_nothing(failure: ModelError) -> None:
-    assert await said(chain((Scripted("first", failure), Scripted("second")))) == "second"
+    assert await reply_text(chain((Scripted("first", failure), Scripted("second")))) == "second"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ async def test_another_answers_at_once_where_the_first_has_said_nothing(failure:
 async def test_an_invalid_request_is_not_sent_to_a_fallback(failure: ModelError) -> None:
     second = Scripted("second")
     with pytest.raises(ModelRejected) as caught:
-        await said(chain((Scripted("first", failure), second)))
+        await reply_text(chain((Scripted("first", failure), second)))
     assert caught.value is failure
     assert second.asked == 0
 
@@ -104,9 +104,9 @@ async def test_an_invalid_request_is_not_sent_to_a_fallback(failure: ModelError)
 async def test_a_begun_reply_is_discarded_by_its_reader_at_a_fallback() -> None:
     model = chain((Scripted("first", AWAY, word="Half a"), Scripted("second")))
     with pytest.raises(ModelUnavailable, match="model-1 is asked instead") as caught:
-        await said(model)
+        await reply_text(model)
     assert caught.value.retry_after == 0.0
-    assert await said(model) == "second"
+    assert await reply_text(model) == "second"
 
 
 @pytest.mark.parametrize("word", ["", "Half a"])
@@ -114,10 +114,10 @@ async def test_a_model_with_smaller_limits_gets_no_request_made_for_another(word
     second, third = Scripted("second", AWAY, window=8_000), Scripted("third", window=8_000)
     model = chain((Scripted("first", AWAY, word=word), second, third))
     with pytest.raises(SmallerWindow, match="The first is away"):
-        await said(model)
+        await reply_text(model)
     assert second.asked == 0
     assert model.capabilities.context_tokens == 8_000
-    assert await said(model) == "third"
+    assert await reply_text(model) == "third"
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,12 @@ async def test_a_model_with_smaller_limits_gets_no_request_made_for_another(word
 async def test_a_model_that_failed_rests_for_a_while(failure: ModelError, seconds: float) -> None:
     clock, first, second = Clock(), Scripted("first", failure), Scripted("second")
     model = chain((first, second), clock)
-    await said(model)
+    await reply_text(model)
     clock.now += seconds - 1
-    assert await said(model) == "second"
+    assert await reply_text(model) == "second"
     assert first.asked == 1
     clock.now += 1
-    assert await said(model) == "first"
+    assert await reply_text(model) == "first"
 
 
 @pytest.mark.parametrize("busy_first", [True, False])
@@ -141,14 +141,14 @@ async def test_where_all_fail_and_one_may_answer_later_that_one_is_waited_for(bu
     busy = ModelUnavailable("It is asked too much.", retry_after=1.0)
     pair = [Scripted("busy", busy), Scripted("barred", BARRED)]
     with pytest.raises(ModelUnavailable) as caught:
-        await said(chain(pair if busy_first else pair[::-1]))
+        await reply_text(chain(pair if busy_first else pair[::-1]))
     assert caught.value is busy
 
 
 async def test_where_all_are_busy_the_one_that_is_back_first_is_waited_for() -> None:
     soon = ModelUnavailable("The first is asked too much.", retry_after=1.0)
     with pytest.raises(ModelUnavailable) as caught:
-        await said(chain((Scripted("first", soon), Scripted("second", BUSY))))
+        await reply_text(chain((Scripted("first", soon), Scripted("second", BUSY))))
     assert caught.value is soon
 
 
@@ -157,28 +157,28 @@ async def test_a_model_without_tool_search_gets_no_request_made_for_one_with_it(
     second.capabilities = Capabilities(searches=False)
     both = chain((Scripted("first", AWAY), second))
     with pytest.raises(SmallerWindow):
-        await said(both, replace(QUESTION, tools=(Tool("s__t", "s", "t"),)))
+        await reply_text(both, replace(QUESTION, tools=(Tool("s__t", "s", "t"),)))
     assert not both.capabilities.searches
-    assert await said(both) == "second"
+    assert await reply_text(both) == "second"
 
 
 async def test_a_model_without_tool_search_gets_requests_without_it() -> None:
     second = Scripted("second")
     second.capabilities = Capabilities(searches=False)
-    assert await said(chain((Scripted("first", AWAY), second))) == "second"
+    assert await reply_text(chain((Scripted("first", AWAY), second))) == "second"
 
 
 async def test_a_model_that_has_answered_rests_no_longer() -> None:
     first, second = Scripted("first", BUSY), Scripted("second", None, AWAY)
     both = chain((first, second))
-    assert [await said(both) for _ in range(3)] == ["second", "first", "first"]
+    assert [await reply_text(both) for _ in range(3)] == ["second", "first", "first"]
     assert (first.asked, second.asked) == (3, 2)
 
 
 async def test_if_all_fail_the_last_failure_is_raised() -> None:
     last = ModelUnavailable("The second is away, too.")
     with pytest.raises(ModelUnavailable) as caught:
-        await said(chain((Scripted("first", AWAY), Scripted("second", last))))
+        await reply_text(chain((Scripted("first", AWAY), Scripted("second", last))))
     assert caught.value is last
 
 
@@ -186,15 +186,15 @@ async def test_where_all_rest_the_one_that_has_rested_soonest_is_asked() -> None
     clock, first, second = Clock(), Scripted("first", BARRED), Scripted("second", AWAY)
     model = chain((first, second), clock)
     with pytest.raises(ModelUnavailable):
-        await said(model)
-    assert await said(model) == "second"
+        await reply_text(model)
+    assert await reply_text(model) == "second"
     assert first.asked == 1
 
 
 async def test_its_capabilities_are_those_of_the_model_asked_next() -> None:
     model = chain((Scripted("first", AWAY, images=True), Scripted("second")))
     assert model.capabilities.images
-    await said(model)
+    await reply_text(model)
     assert not model.capabilities.images
 
 

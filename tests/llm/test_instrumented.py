@@ -51,7 +51,7 @@ class Slow:
         self.closed = True
 
 
-def measured(model: Slow) -> tuple[InstrumentedModel, list[MetricEvent]]:
+def instrument_model(model: Slow) -> tuple[InstrumentedModel, list[MetricEvent]]:
     metrics: list[MetricEvent] = []
     return InstrumentedModel(model, "small", metrics.append, clock=lambda: model.time), metrics
 
@@ -61,7 +61,7 @@ async def everything(model: InstrumentedModel, request: ModelRequest = REQUEST) 
 
 
 async def test_an_answer_is_handed_on_with_its_models_name_and_measured_once() -> None:
-    model, metrics = measured(Slow(TextDelta("Hel"), TextDelta("lo."), ANSWER))
+    model, metrics = instrument_model(Slow(TextDelta("Hel"), TextDelta("lo."), ANSWER))
     named = replace(ANSWER, model="small")
     assert await everything(model) == [UsageReported(model="small"), TextDelta("Hel"), TextDelta("lo."), named]
     assert metrics == [ModelAnswered("small", "answered", 3.0, 1.0, 100, 20)]
@@ -69,14 +69,14 @@ async def test_an_answer_is_handed_on_with_its_models_name_and_measured_once() -
 
 async def test_usage_is_handed_on_with_the_models_name_and_is_no_beginning_of_the_answer() -> None:
     counted = UsageReported(Usage(100, 1))
-    model, metrics = measured(Slow(counted, TextDelta("Hello."), ANSWER))
+    model, metrics = instrument_model(Slow(counted, TextDelta("Hello."), ANSWER))
     streamed = await everything(model)
     assert streamed == [replace(counted, model="small"), TextDelta("Hello."), replace(ANSWER, model="small")]
     assert metrics == [ModelAnswered("small", "answered", 3.0, 2.0, 100, 20)]
 
 
 async def test_an_answer_counts_as_such_though_its_stream_is_not_read_to_the_end() -> None:
-    model, metrics = measured(Slow(TextDelta("Hello."), ANSWER))
+    model, metrics = instrument_model(Slow(TextDelta("Hello."), ANSWER))
     async with aclosing(model.stream(REQUEST)) as events:
         async for event in events:
             if isinstance(event, Completion):
@@ -95,20 +95,20 @@ async def test_an_answer_counts_as_such_though_its_stream_is_not_read_to_the_end
 async def test_a_failure_is_raised_and_measured(
     script: tuple[ModelEvent | Exception, ...], expected: MetricEvent
 ) -> None:
-    model, metrics = measured(Slow(*script))
+    model, metrics = instrument_model(Slow(*script))
     with pytest.raises((ModelUnavailable, ModelRejected)):
         await everything(model)
     assert metrics == [expected]
 
 
 async def test_a_stream_that_ends_without_an_answer_is_none() -> None:
-    model, metrics = measured(Slow(TextDelta("x")))
+    model, metrics = instrument_model(Slow(TextDelta("x")))
     await everything(model)
     assert metrics == [ModelAnswered("small", "unavailable", 1.0, 1.0)]
 
 
 async def test_a_turn_that_is_stopped_meanwhile_is_measured_as_such() -> None:
-    model, metrics = measured(Slow(TextDelta("x"), ANSWER))
+    model, metrics = instrument_model(Slow(TextDelta("x"), ANSWER))
     async with aclosing(model.stream(REQUEST)) as events:
         async for _ in events:
             break
@@ -123,7 +123,7 @@ async def test_so_is_one_whose_task_is_cancelled() -> None:
             yield ANSWER
 
     began = asyncio.Event()
-    model, metrics = measured(Silent())
+    model, metrics = instrument_model(Silent())
     asking = asyncio.create_task(everything(model))
     await began.wait()
     asking.cancel()
@@ -133,7 +133,7 @@ async def test_so_is_one_whose_task_is_cancelled() -> None:
 
 async def test_capabilities_and_close_are_the_models_own() -> None:
     inner = Slow()
-    model, _ = measured(inner)
+    model, _ = instrument_model(inner)
     assert model.capabilities == replace(inner.capabilities, model="small")
     await model.close()
     assert inner.closed

@@ -33,7 +33,7 @@ MODULES: Mapping[str, Any] = {"openai": openai_chat, "responses": openai_respons
 UNSEEING = Status(400, "Invalid content type. image_url is only supported by certain models.", "invalid_request_error")
 
 
-def configured(provider: Provider, model: str = MODEL, **settings: Any) -> Provider:
+def configured_provider(provider: Provider, model: str = MODEL, **settings: Any) -> Provider:
     module = MODULES[provider.api]
     return replace(provider, create=lambda url: module.create(module.Config(model, KEY, base_url=url, **settings)))
 
@@ -57,7 +57,7 @@ async def test_a_model_that_sees_no_images_is_remembered(provider: Provider) -> 
 @pytest.mark.parametrize("images", [True, False])
 async def test_a_setting_says_whether_images_are_sent(provider: Provider, images: bool) -> None:
     refusals: tuple[Status, ...] = (UNSEEING,) if images else ()
-    async with talking(configured(provider, images=images), *refusals, Say("A cat.")) as (model, service):
+    async with talking(configured_provider(provider, images=images), *refusals, Say("A cat.")) as (model, service):
         await complete(model, asking(IMAGE))
         assert model.capabilities.images is images
         assert sees(service.requests[0]) is images
@@ -141,7 +141,10 @@ def test_the_effort_of_reasoning_has_the_form_that_the_service_takes(
     ],
 )
 async def test_a_refused_field_is_left_out_from_then_on(refusal: Status, field: str, settings: dict[str, Any]) -> None:
-    async with talking(configured(OPENAI_CHAT, **settings), refusal, Say("One."), Say("Two.")) as (model, service):
+    async with talking(configured_provider(OPENAI_CHAT, **settings), refusal, Say("One."), Say("Two.")) as (
+        model,
+        service,
+    ):
         await complete(model)
         await complete(model)
         assert [field in request.body for request in service.requests] == [True, False, False]
@@ -151,7 +154,10 @@ async def test_a_refused_field_is_left_out_from_then_on(refusal: Status, field: 
 async def test_claude_behind_another_service_is_cached(name: str, marked: bool) -> None:
     request = replace(asking(system("Help."), user("Hi"), assistant("Hello"), user("So?")), stable_messages=3)
     refusal = Status(400, "messages.0.content.0.cache_control: Extra inputs are not permitted")
-    async with talking(configured(OPENAI_CHAT, name), Say("."), refusal, Say("."), Say(".")) as (model, service):
+    async with talking(configured_provider(OPENAI_CHAT, name), Say("."), refusal, Say("."), Say(".")) as (
+        model,
+        service,
+    ):
         await complete(model, request)
         marks = ["cache_control" in json.dumps(message) for message in service.requests[0].messages]
         assert marks == ([True, False, True, True] if marked else [False] * 4)
@@ -183,7 +189,7 @@ async def test_unknown_fields_of_a_call_go_back_as_they_came() -> None:
     assert one["extra_content"] == {"google": {"thought_signature": "c2ln", "other": [1]}}
     assert one["function"] == {"name": "look", "arguments": "{}", "x": 1}
     assert other == {"id": "b", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    async with talking(configured(OPENAI_CHAT, "another-model"), Say("Done.")) as (model, service):
+    async with talking(configured_provider(OPENAI_CHAT, "another-model"), Say("Done.")) as (model, service):
         await complete(model, asking(user("?"), stored, results))
         assert "thought_signature" not in json.dumps(service.requests[0].body)
 

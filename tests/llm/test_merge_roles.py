@@ -16,13 +16,13 @@ ANSWERED = st.builds(lambda content: [{"role": "assistant", "content": content}]
 INSTRUCTED = st.builds(lambda content: [{"role": "system", "content": content}], st.text(max_size=3))
 
 
-def called(count: int, content: str | None) -> list[Written]:
+def call_messages(count: int, content: str | None) -> list[Written]:
     calls = [{"id": f"c{n}", "type": "function", "function": {"name": "look", "arguments": "{}"}} for n in range(count)]
     results = [{"role": "tool", "tool_call_id": call["id"], "content": f"r{call['id']}"} for call in calls]
     return [{"role": "assistant", "content": content, "tool_calls": calls}, *results]
 
 
-CALLED = st.builds(called, st.integers(1, 3), st.text(max_size=3) | st.none())
+CALLED = st.builds(call_messages, st.integers(1, 3), st.text(max_size=3) | st.none())
 TRANSCRIPTS = st.lists(SAID | ANSWERED | INSTRUCTED | CALLED, max_size=8).map(
     lambda parts: [*chain.from_iterable(parts)]
 )
@@ -64,7 +64,7 @@ def test_nothing_that_was_said_is_lost(transcript: list[Written]) -> None:
 
 def test_images_that_a_tool_has_returned_follow_a_word_of_the_assistant() -> None:
     image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
-    question, calling, result = {"role": "user", "content": "What is there?"}, *called(1, None)
+    question, calling, result = {"role": "user", "content": "What is there?"}, *call_messages(1, None)
     answer = {"role": "assistant", "content": "A cat."}
     word = {"role": "assistant", "content": READ}
     assert merge_adjacent_roles([question, calling, result, image, answer]) == [

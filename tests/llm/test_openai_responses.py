@@ -28,7 +28,7 @@ from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable
 from bot.llm import openai_responses
 from bot.llm.openai_responses import request_body
 from tests.fakes.llm import Bytes, Raw, Reply, Say, Status
-from tests.fakes.llm_responses import sealed
+from tests.fakes.llm_responses import encrypt_reasoning
 from tests.llm.conversation import ANTHROPIC, KEY, MODEL, OPENAI_RESPONSES, asking, complete, events, talking
 from tests.llm.envelopes import within
 
@@ -37,25 +37,25 @@ CLOCK = Tool("clock__now", "clock", "now", input_schema={})
 RESPONSES = partial(talking, OPENAI_RESPONSES)
 
 
-def added(index: int | None = 0, **item: Any) -> dict[str, Any]:
+def added_event(index: int | None = 0, **item: Any) -> dict[str, Any]:
     place = {} if index is None else {"output_index": index}
     return {"type": "response.output_item.added", **place, "item": item}
 
 
 def done(index: int | None = 0, **item: Any) -> dict[str, Any]:
-    return {**added(index, **item), "type": "response.output_item.done"}
+    return {**added_event(index, **item), "type": "response.output_item.done"}
 
 
-def said(delta: str, index: int | None = 0) -> dict[str, Any]:
+def text_event(delta: str, index: int | None = 0) -> dict[str, Any]:
     place = {} if index is None else {"output_index": index}
     return {"type": "response.output_text.delta", **place, "delta": delta}
 
 
-def ended(status: str = "completed", **response: Any) -> dict[str, Any]:
+def end_event(status: str = "completed", **response: Any) -> dict[str, Any]:
     return {"type": f"response.{status}", "response": {"status": status, **response}}
 
 
-def sent(*messages: Message, tools: tuple[Tool, ...] = (), own_address: bool = False) -> dict[str, Any]:
+def sent_body(*messages: Message, tools: tuple[Tool, ...] = (), own_address: bool = False) -> dict[str, Any]:
     return request_body(MODEL, ModelRequest(messages, tools), own_address=own_address)
 
 
@@ -64,17 +64,18 @@ def sent(*messages: Message, tools: tuple[Tool, ...] = (), own_address: bool = F
 
 async def test_reasoning_goes_back_unread_and_in_its_place() -> None:
     thoughts = [
-        {"type": "reasoning", "id": f"rs_{n}", "summary": [], "encrypted_content": sealed(str(n))} for n in range(2)
+        {"type": "reasoning", "id": f"rs_{n}", "summary": [], "encrypted_content": encrypt_reasoning(str(n))}
+        for n in range(2)
     ]
     stream = (
-        added(0, type="reasoning", id="rs_0", summary=[], encrypted_content=""),
+        added_event(0, type="reasoning", id="rs_0", summary=[], encrypted_content=""),
         done(0, **thoughts[0], status="completed"),
-        added(1, type="message", role="assistant", content=[], phase="commentary"),
-        said("I look.", 1),
+        added_event(1, type="message", role="assistant", content=[], phase="commentary"),
+        text_event("I look.", 1),
         done(1, type="message", role="assistant", content=[{"type": "output_text", "text": "I look."}]),
         done(2, **thoughts[1]),
         done(3, type="function_call", call_id="call_a", name="clock__now", arguments='{"n": 1}'),
-        ended(),
+        end_event(),
     )
     async with RESPONSES(Raw(stream), Say("Done.")) as (model, service):
         reply = (await complete(model, asking(tools=(CLOCK,)))).message
@@ -124,9 +125,9 @@ async def test_a_model_that_does_not_reason_is_asked_again_without_it_and_rememb
 
 async def test_a_refusal_is_text_with_its_own_stop() -> None:
     stream = (
-        added(0, type="message", role="assistant", content=[]),
+        added_event(0, type="message", role="assistant", content=[]),
         {"type": "response.refusal.delta", "output_index": 0, "delta": "I will not."},
-        ended(),
+        end_event(),
     )
     async with RESPONSES(Raw(stream)) as (model, _):
         completion = await complete(model)
@@ -135,15 +136,15 @@ async def test_a_refusal_is_text_with_its_own_stop() -> None:
 
 
 async def test_summaries_of_reasoning_are_kept_apart() -> None:
-    def thought(kind: str, n: int, **more: Any) -> dict[str, Any]:
+    def summary_event(kind: str, n: int, **more: Any) -> dict[str, Any]:
         return {"type": f"response.reasoning_summary_{kind}", "output_index": 0, "summary_index": n, **more}
 
     stream = (
-        thought("part.added", 0),
-        thought("text.delta", 0, delta="One."),
-        thought("part.added", 1),
-        thought("text.delta", 1, delta="Two."),
-        ended(),
+        summary_event("part.added", 0),
+        summary_event("text.delta", 0, delta="One."),
+        summary_event("part.added", 1),
+        summary_event("text.delta", 1, delta="Two."),
+        end_event(),
     )
     async with RESPONSES(Raw(stream)) as (model, _):
         *deltas, _ = await events(model)
@@ -152,19 +153,19 @@ async def test_summaries_of_reasoning_are_kept_apart() -> None:
 
 async def test_servers_that_do_not_stream_or_number_their_items_are_understood() -> None:
     stream = (
-        added(None, type="message", role="assistant"),
-        said("It ", None),
-        said("rains.", None),
+        added_event(None, type="message", role="assistant"),
+        text_event("It ", None),
+        text_event("rains.", None),
         done(None, type="message", content=[{"type": "output_text", "text": "It rains."}]),
-        added(None, type="function_call", call_id="a", name="look"),
+        added_event(None, type="function_call", call_id="a", name="look"),
         {"type": "response.function_call_arguments.delta", "delta": '{"n": '},
         {"type": "response.function_call_arguments.delta", "delta": "1}"},
-        ended(),
+        end_event(),
     )
     async with RESPONSES(Raw(stream)) as (model, _):
         assert (await complete(model)).message == assistant("It rains.", ToolCall("a", "look", {"n": 1}))
     whole = done(0, type="message", content=[{"type": "output_text", "text": "Rain."}])
-    async with RESPONSES(Raw((whole, ended()))) as (model, _):
+    async with RESPONSES(Raw((whole, end_event()))) as (model, _):
         first, last = await events(model)
     assert first == TextDelta("Rain.")
     assert isinstance(last, Completion)
@@ -187,17 +188,17 @@ async def test_items_that_share_a_number_or_have_none_are_all_kept(index: int | 
         }
 
     stream = (
-        added(index, type="message", id="msg_1"),
-        said("I look.", index),
+        added_event(index, type="message", id="msg_1"),
+        text_event("I look.", index),
         done(index, type="message", id="msg_1", content=[{"type": "output_text", "text": "I look."}]),
-        added(index, **{**call(1), "arguments": ""}),
-        added(index, **{**call(2), "arguments": ""}),
+        added_event(index, **{**call(1), "arguments": ""}),
+        added_event(index, **{**call(2), "arguments": ""}),
         fragment(2),
         fragment(1),
         done(index, **call(1)),
         done(index, **call(2)),
         done(index, **call(2)),
-        ended(),
+        end_event(),
     )
     async with RESPONSES(Raw(stream)) as (model, _):
         message = (await complete(model)).message
@@ -207,7 +208,7 @@ async def test_items_that_share_a_number_or_have_none_are_all_kept(index: int | 
 @pytest.mark.parametrize("arguments", [{"n": 1}, '{"n": 1}'])
 async def test_arguments_are_a_text_or_an_object(arguments: object) -> None:
     item = done(0, type="function_call", call_id="a", name="look", arguments=arguments)
-    async with RESPONSES(Raw((item, ended()))) as (model, _):
+    async with RESPONSES(Raw((item, end_event()))) as (model, _):
         assert (await complete(model)).message.tool_calls == (ToolCall("a", "look", {"n": 1}),)
 
 
@@ -218,7 +219,7 @@ OUTPUT = [
 
 
 async def test_items_may_be_told_at_the_end_alone() -> None:
-    async with RESPONSES(Raw((said("I look."), ended(output=OUTPUT)))) as (model, _):
+    async with RESPONSES(Raw((text_event("I look."), end_event(output=OUTPUT)))) as (model, _):
         assert (await complete(model)).message == assistant("I look.", ToolCall("a", "look"))
 
 
@@ -239,11 +240,15 @@ async def test_a_reply_that_says_too_little_of_its_end_is_not_taken_for_complete
 
 
 async def test_reasoning_without_an_id_goes_back_without_one() -> None:
-    thought = done(0, type="reasoning", summary=[], encrypted_content=sealed("Hm."))
-    async with RESPONSES(Raw((thought, said("Yes.", 1), ended())), Say("Fine.")) as (model, service):
+    thought = done(0, type="reasoning", summary=[], encrypted_content=encrypt_reasoning("Hm."))
+    async with RESPONSES(Raw((thought, text_event("Yes.", 1), end_event())), Say("Fine.")) as (model, service):
         reply = (await complete(model)).message
         await complete(model, asking(user("?"), reply, user("Sure?")))
-    assert service.requests[1].messages[1] == {"type": "reasoning", "summary": [], "encrypted_content": sealed("Hm.")}
+    assert service.requests[1].messages[1] == {
+        "type": "reasoning",
+        "summary": [],
+        "encrypted_content": encrypt_reasoning("Hm."),
+    }
 
 
 @pytest.mark.parametrize(
@@ -256,22 +261,22 @@ async def test_reasoning_without_an_id_goes_back_without_one() -> None:
     ],
 )
 async def test_an_incomplete_reply_names_its_cause(details: object, stop: StopReason) -> None:
-    async with RESPONSES(Raw((said("Hm."), ended("incomplete", incomplete_details=details)))) as (model, _):
+    async with RESPONSES(Raw((text_event("Hm."), end_event("incomplete", incomplete_details=details)))) as (model, _):
         assert (await complete(model)).stop is stop
 
 
 @pytest.mark.parametrize(
     ("event", "kind", "words"),
     [
-        (ended("failed", error={"code": "server_error", "message": "Oh."}), ModelUnavailable, "Oh."),
+        (end_event("failed", error={"code": "server_error", "message": "Oh."}), ModelUnavailable, "Oh."),
         (
-            ended("failed", error={"code": "rate_limit_exceeded", "message": "Slow."}),
+            end_event("failed", error={"code": "rate_limit_exceeded", "message": "Slow."}),
             ModelUnavailable,
             "asked too much",
         ),
-        (ended("failed", error={"code": "context_length_exceeded", "message": "Big."}), ContextTooLong, "Big."),
-        (ended("failed", error={"code": "invalid_prompt", "message": "Bad."}), ModelRejected, "this content"),
-        (ended("failed", error=None), ModelUnavailable, "has a problem"),
+        (end_event("failed", error={"code": "context_length_exceeded", "message": "Big."}), ContextTooLong, "Big."),
+        (end_event("failed", error={"code": "invalid_prompt", "message": "Bad."}), ModelRejected, "this content"),
+        (end_event("failed", error=None), ModelUnavailable, "has a problem"),
         *(
             (
                 {"type": "response.completed", "response": {"status": status, "error": {"message": "Oh."}}},
@@ -286,7 +291,7 @@ async def test_an_incomplete_reply_names_its_cause(details: object, stop: StopRe
     ],
 )
 async def test_a_failed_reply_says_why(event: dict[str, Any], kind: type[Exception], words: str) -> None:
-    async with RESPONSES(Raw((said("Ra"), event))) as (model, _):
+    async with RESPONSES(Raw((text_event("Ra"), event))) as (model, _):
         with pytest.raises(kind, match=words):
             await events(model)
 
@@ -305,7 +310,7 @@ async def test_a_failed_reply_says_why(event: dict[str, Any], kind: type[Excepti
     ],
 )
 async def test_fields_of_another_kind_are_passed_over(odd: dict[str, Any]) -> None:
-    async with RESPONSES(Raw((odd, said("Rain.", 1), ended(usage="much")))) as (model, _):
+    async with RESPONSES(Raw((odd, text_event("Rain.", 1), end_event(usage="much")))) as (model, _):
         completion = await complete(model)
     assert completion.message.text == "Rain."
     assert completion.usage == Usage()
@@ -318,7 +323,7 @@ async def test_tokens_are_counted_with_cached_and_reasoning_ones() -> None:
         "output_tokens": 20,
         "output_tokens_details": {"reasoning_tokens": 15},
     }
-    async with RESPONSES(Raw((ended(usage=usage),))) as (model, _):
+    async with RESPONSES(Raw((end_event(usage=usage),))) as (model, _):
         assert (await complete(model)).usage == Usage(100, 20, 60, 30, 15)
 
 
@@ -326,14 +331,14 @@ async def test_tokens_are_counted_with_cached_and_reasoning_ones() -> None:
 
 
 def test_instructions_come_first_and_later_notes_in_their_place() -> None:
-    body = sent(system("A"), system(" "), system("B"), user("Hi"), system("C"), own_address=True)
+    body = sent_body(system("A"), system(" "), system("B"), user("Hi"), system("C"), own_address=True)
     assert body["instructions"] == "A\n\nB"
     assert body["input"] == [{"role": "user", "content": "Hi"}, {"role": "developer", "content": "C"}]
 
 
 def test_requests_that_begin_alike_have_the_same_cache_key() -> None:
     def key(*messages: Message, tools: tuple[Tool, ...] = (CLOCK,)) -> str:
-        return str(sent(*messages, tools=tools, own_address=True)["prompt_cache_key"])
+        return str(sent_body(*messages, tools=tools, own_address=True)["prompt_cache_key"])
 
     first = key(system("A"), user("One"))
     assert first == key(system("A"), user("One"), assistant("1"), user("Two"))
@@ -343,13 +348,13 @@ def test_requests_that_begin_alike_have_the_same_cache_key() -> None:
 
 
 def test_compatible_servers_get_no_fields_of_the_vendor_alone() -> None:
-    assert not {"prompt_cache_key", "stream_options"} & sent(user("Hi")).keys()
+    assert not {"prompt_cache_key", "stream_options"} & sent_body(user("Hi")).keys()
 
 
 def test_images_and_documents_go_as_they_are_also_those_of_tools() -> None:
     image, document = ImagePart(PNG, "image/png"), FilePart(b"%PDF", "application/pdf", "plan.pdf")
     table = FilePart(b"a", "text/csv", "a.csv")
-    body = sent(
+    body = sent_body(
         Message(MessageRole.USER, (TextPart("These?"), image, document, table)),
         assistant("", ToolCall("c", "look"), ToolCall("d", "look")),
         tool_results(ToolResult("c", (TextPart("Seen:"), image), is_error=True), ToolResult("d", (), is_error=True)),
@@ -374,7 +379,7 @@ def test_images_and_documents_go_as_they_are_also_those_of_tools() -> None:
 )
 def test_metadata_of_another_shape_is_passed_over(kept: object) -> None:
     reply = replace(assistant("Yes."), provider_metadata={"openai": kept})
-    assert sent(user("?"), reply)["input"][1:] == [{"role": "assistant", "content": "Yes."}]
+    assert sent_body(user("?"), reply)["input"][1:] == [{"role": "assistant", "content": "Yes."}]
 
 
 def test_the_service_writes_no_less_than_it_must() -> None:

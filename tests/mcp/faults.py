@@ -23,15 +23,15 @@ from tests.mcp.faulty_servers import (
     busy,
     endpoint,
     forgetful,
-    killed,
-    listed,
     mute,
-    nested,
+    nested_schema,
     offering,
+    open_dying_endpoint,
     process,
     refusing,
     says,
     stream,
+    tool_definition,
     writing,
 )
 
@@ -145,19 +145,23 @@ NOT_RPC = "Server bad answered, but its answer is not JSON-RPC 2.0."
 TOOLS = [
     Fault("ok", process()),
     Fault("badtool", process(tools=[{"inputSchema": {}}, 5, *BOTH]), left_out="2 without a name"),
-    Fault("nullschema", process(tools=[listed("badly", inputSchema=None), listed("well")])),
-    Fault("notype", process(tools=[listed("badly", inputSchema={"properties": {}}), listed("well")])),
+    Fault("nullschema", process(tools=[tool_definition("badly", inputSchema=None), tool_definition("well")])),
+    Fault("notype", process(tools=[tool_definition("badly", inputSchema={"properties": {}}), tool_definition("well")])),
     Fault(
         "outschema",
-        process(says(structuredContent={"n": "x"}), [listed("badly", outputSchema=NUMBER), listed("well")]),
+        process(
+            says(structuredContent={"n": "x"}), [tool_definition("badly", outputSchema=NUMBER), tool_definition("well")]
+        ),
         '{"n": "x"}\n(This does not fit what the tool says it returns: n: "x" is not of type "integer".)',
     ),
-    Fault("outschema_notype", process(tools=[listed("badly", outputSchema={"n": 1}), listed("well")])),
-    Fault("badannot", process(tools=[listed("badly", annotations={"readOnlyHint": "yes"}), *BOTH[1:]])),
-    Fault("dup", process(tools=[*BOTH, listed("badly", description="B")]), left_out="a second bad__badly"),
+    Fault(
+        "outschema_notype", process(tools=[tool_definition("badly", outputSchema={"n": 1}), tool_definition("well")])
+    ),
+    Fault("badannot", process(tools=[tool_definition("badly", annotations={"readOnlyHint": "yes"}), *BOTH[1:]])),
+    Fault("dup", process(tools=[*BOTH, tool_definition("badly", description="B")]), left_out="a second bad__badly"),
     Fault(
         "weirdname",
-        process(tools=[*BOTH, listed("w\u00eb\u0456rd name!"), listed("x" * 200)]),
+        process(tools=[*BOTH, tool_definition("w\u00eb\u0456rd name!"), tool_definition("x" * 200)]),
         offers=("badly", "well", "w\u00eb\u0456rd name!", "x" * 200),
     ),
     Fault(
@@ -167,7 +171,7 @@ TOOLS = [
     ),
     Fault(
         "deep schema",
-        process(tools=[listed("deep", inputSchema=nested(400)), *BOTH]),
+        process(tools=[tool_definition("deep", inputSchema=nested_schema(400)), *BOTH]),
         left_out="deep: its arguments are nested too deeply",
     ),
     Fault(
@@ -175,10 +179,12 @@ TOOLS = [
         offering(f'[{{"name":"deep","inputSchema":{VERY_DEEP}}},{{"name":"badly"}},{{"name":"well"}}]'),
         left_out="deep: its arguments are nested too deeply",
     ),
-    Fault("deep output schema", process(tools=[listed("badly", outputSchema=nested(400)), *BOTH[1:]])),
+    Fault("deep output schema", process(tools=[tool_definition("badly", outputSchema=nested_schema(400)), *BOTH[1:]])),
     Fault(
         "listchanged",
-        process({"do": "change"}, era="legacy", listings=[[{"tools": BOTH}], [{"tools": [*BOTH, listed("new")]}]]),
+        process(
+            {"do": "change"}, era="legacy", listings=[[{"tools": BOTH}], [{"tools": [*BOTH, tool_definition("new")]}]]
+        ),
         "",
         left_out="1 not offered, because no admin has reviewed it yet",
     ),
@@ -357,7 +363,7 @@ BODIES = [
         endpoint(lambda m: error(m, -32021, "Missing required client capability", status=400)),
         f"{FAILED}Missing required client capability",
     ),
-    unknown("HTTP killed", killed, GONE, afterwards=AWAY),
+    unknown("HTTP killed", open_dying_endpoint, GONE, afterwards=AWAY),
     unknown("SSE cut", stream(None), LOST, afterwards=ANEW),
     unknown("SSE POST 500", stream(Answer(500)), MAY_HAVE_ARRIVED),
     unknown("SSE POST hang up", stream(HangUp()), GONE),

@@ -29,15 +29,15 @@ class Bad:
 Serving = Callable[[Path], AbstractAsyncContextManager[Bad]]
 
 
-def listed(name: str, **fields: Any) -> dict[str, Any]:
+def tool_definition(name: str, **fields: Any) -> dict[str, Any]:
     """Return a tool's definition for a listing."""
     return {"name": name, "inputSchema": {"type": "object"}, **fields}
 
 
-BOTH = [listed("badly"), listed("well")]
+BOTH = [tool_definition("badly"), tool_definition("well")]
 
 
-def nested(levels: int) -> dict[str, Any]:
+def nested_schema(levels: int) -> dict[str, Any]:
     """Return a JSON schema with `levels` levels."""
     inner: dict[str, Any] = {"type": "string"}
     for _ in range(levels // 2):
@@ -60,20 +60,20 @@ def process(
     """Return a server that is a child process. `badly` scripts the call of that tool, `tools` are listed."""
 
     @asynccontextmanager
-    async def served(folder: Path) -> AsyncIterator[Bad]:
+    async def open_server(folder: Path) -> AsyncIterator[Bad]:
         calls = {"badly": badly or {"result": SOUND}, "well": {"result": SOUND}}
         listing = BOTH if tools is None else tools
         record = folder / "record"
         told = {"listings": [[{"tools": listing}]], "calls": calls, "record": str(record), **script}
         config = raw("bad", script=told, list_timeout=2.0, connect_timeout=connect_timeout)
 
-        def sent() -> int:
+        def call_count() -> int:
             messages = record.read_text()
             return messages.count('"method": "tools/call"') - messages.count('"name": "well"')
 
-        yield Bad(config, sent)
+        yield Bad(config, call_count)
 
-    return served
+    return open_server
 
 
 @asynccontextmanager
@@ -86,20 +86,20 @@ def endpoint(badly: Reaction | Callable[[Message], Reaction], *tools: str, legac
     """Return a streamable HTTP endpoint with this reaction to calls of `badly`, or of `tools`."""
 
     @asynccontextmanager
-    async def served(_folder: Path) -> AsyncIterator[Bad]:
+    async def open_server(_folder: Path) -> AsyncIterator[Bad]:
         async with FakeEndpoint() as server:
             (server.speak_legacy if legacy else server.speak_modern)(*(tools or ("badly",)), "well")
             server.on["tools/call"] = lambda message: _of(message, badly)
             yield _bad(server)
 
-    return served
+    return open_server
 
 
 def offering(tools: str) -> Serving:
     """Return a streamable HTTP endpoint whose list of tools is this JSON."""
 
     @asynccontextmanager
-    async def served(_folder: Path) -> AsyncIterator[Bad]:
+    async def open_server(_folder: Path) -> AsyncIterator[Bad]:
         async with FakeEndpoint() as server:
             server.speak_modern()
             line = f'{{"jsonrpc":"2.0","id":ID,"result":{{"tools":{tools}}}}}'
@@ -107,7 +107,7 @@ def offering(tools: str) -> Serving:
             server.on["tools/call"] = lambda message: result(message, SOUND)
             yield _bad(server)
 
-    return served
+    return open_server
 
 
 TRANSPORTS = ("stdio", "HTTP", "events", "SSE")
@@ -120,7 +120,9 @@ def writing(lines: Mapping[str, str], transport: str) -> Serving:
     """
     if transport == "stdio":
         actions = {name: {"do": "write", "line": line} for name, line in lines.items()}
-        return process(tools=[*map(listed, lines), listed("well")], calls={**actions, "well": {"result": SOUND}})
+        return process(
+            tools=[*map(tool_definition, lines), tool_definition("well")], calls={**actions, "well": {"result": SOUND}}
+        )
 
     def write(message: Message) -> Answer:
         text = lines[message["params"]["name"]].replace("ID", str(message["id"]))
@@ -136,20 +138,20 @@ def refusing(reaction: Reaction) -> Serving:
     """Return an endpoint with this reaction to the first request of either era."""
 
     @asynccontextmanager
-    async def served(_folder: Path) -> AsyncIterator[Bad]:
+    async def open_server(_folder: Path) -> AsyncIterator[Bad]:
         async with FakeEndpoint() as server:
             server.on = dict.fromkeys(("server/discover", "initialize"), reaction)
             yield _bad(server)
 
-    return served
+    return open_server
 
 
 def _bad(server: FakeEndpoint, kind: HttpKind = HttpKind.STREAMABLE) -> Bad:
-    def sent() -> int:
+    def call_count() -> int:
         calls = [message["params"]["name"] for _, message in server.seen if message.get("method") == "tools/call"]
         return len(calls) - calls.count("well")
 
-    return Bad(ServerConfig("bad", HttpTransport(server.url, kind=kind)), sent)
+    return Bad(ServerConfig("bad", HttpTransport(server.url, kind=kind)), call_count)
 
 
 def _of(message: Message, badly: Reaction | Callable[[Message], Reaction]) -> Reaction:
@@ -162,7 +164,7 @@ def forgetful(said: Answer) -> Serving:
     """Return an endpoint that has lost its first session, and gives this answer to every request of it."""
 
     @asynccontextmanager
-    async def served(_folder: Path) -> AsyncIterator[Bad]:
+    async def open_server(_folder: Path) -> AsyncIterator[Bad]:
         async with FakeEndpoint() as server:
             server.speak_legacy("badly", "well")
 
@@ -175,14 +177,14 @@ def forgetful(said: Answer) -> Serving:
             server.on["tools/call"] = forgets
             yield _bad(server)
 
-    return served
+    return open_server
 
 
 def busy(said: Answer) -> Serving:
     """Return an endpoint with this answer to the first call. Later calls succeed."""
 
     @asynccontextmanager
-    async def served(_folder: Path) -> AsyncIterator[Bad]:
+    async def open_server(_folder: Path) -> AsyncIterator[Bad]:
         answers = [said]
 
         def react(message: Message) -> Reaction:
@@ -191,11 +193,11 @@ def busy(said: Answer) -> Serving:
         async with endpoint(react)(_folder) as server:
             yield server
 
-    return served
+    return open_server
 
 
 @asynccontextmanager
-async def killed(_folder: Path) -> AsyncIterator[Bad]:
+async def open_dying_endpoint(_folder: Path) -> AsyncIterator[Bad]:
     """Yield an endpoint that stops when it receives a call."""
     ending: list[asyncio.Task[None]] = []
     async with FakeEndpoint() as server:
@@ -217,7 +219,7 @@ def stream(badly: Reaction | Callable[[Message], Reaction] | None, *tools: str) 
     """
 
     @asynccontextmanager
-    async def served(_folder: Path) -> AsyncIterator[Bad]:
+    async def open_server(_folder: Path) -> AsyncIterator[Bad]:
         async with FakeEventStream() as server:
             server.speak_legacy(*(tools or ("badly",)), "well")
 
@@ -228,4 +230,4 @@ def stream(badly: Reaction | Callable[[Message], Reaction] | None, *tools: str) 
             server.on["tools/call"] = lambda message: _of(message, badly or cuts)
             yield _bad(server, HttpKind.SSE)
 
-    return served
+    return open_server

@@ -29,8 +29,8 @@ from bot.storage.coordination import SqlLeases
 from bot.storage.encryption import SecretBox
 from bot.storage.sqlite import open_sqlite
 from tests.fakes.oauth import FakeOAuth
-from tests.mcp.toolboxes import ANA, call, named, text, toolbox
-from tests.migrated import migrated
+from tests.mcp.toolboxes import ANA, call, text, tool_by_name, toolbox
+from tests.migrated import create_database
 
 SERVER = "file:s"
 HALL = ConversationKey("console", "w", "hall", "1")
@@ -86,7 +86,7 @@ async def oauth_process(
     """
     path = folder / "turns.db"
     if not path.exists():
-        await migrated(path)
+        await create_database(path)
     database = open_sqlite(path)
     store = SqlSignInStore(database, SecretBox((KEY,)))
     secrets = KnownSecrets()
@@ -112,6 +112,6 @@ async def refusal(here: OAuthProcess) -> ServerTrouble:
 
 async def meet(here: OAuthProcess, place: str, people: int) -> list[str]:
     """Make `people` calls that wait for each other in the server, and return their texts."""
-    tool = named(here.box, "meet")
+    tool = tool_by_name(here.box, "meet")
     outcomes = await asyncio.gather(*(call(tool, here.box, place=place, people=people) for _ in range(people)))
     return [text(outcome) for outcome in outcomes]

@@ -17,12 +17,12 @@ from tests.mcp.toolboxes import (
     call_with,
     connected,
     faster,
-    named,
     raw,
     remote,
     text,
+    tool_by_name,
     unknown,
-    unsent,
+    unsent_reason,
     until,
 )
 
@@ -44,7 +44,7 @@ async def test_progress_gives_a_call_more_time() -> None:
     slow = {"do": "progress", "steps": 10, "seconds": 0.1}
     async with connected(server(slow, tool_timeout=0.6)) as box:
         context = CallContext(ANA, "k", on_progress=told.append)
-        assert text(await call_with(named(box, "t"), box, context)) == "done"
+        assert text(await call_with(tool_by_name(box, "t"), box, context)) == "done"
     assert set(told) <= {str(step) for step in range(1, 11)}
     assert told
 
@@ -62,21 +62,21 @@ async def test_progress_does_not_give_a_call_more_than_its_longest_time(
     progress: dict[str, Any], limits: dict[str, float], deadline: float | None, seconds: str
 ) -> None:
     async with connected(server({"do": "progress", **progress}, **limits), pacing=IMPATIENT) as box:
-        reason = unknown(await call_with(named(box, "t"), box, CallContext(ANA, "k", deadline=deadline)))
+        reason = unknown(await call_with(tool_by_name(box, "t"), box, CallContext(ANA, "k", deadline=deadline)))
         assert re.fullmatch(f"Server s did not answer within {seconds} s.", reason)
 
 
 async def test_a_single_tool_may_have_a_time_of_its_own() -> None:
     async with connected(server({"do": "silence"}, tool_timeout=0.4, tool_timeouts={"t": 0.1})) as box:
-        assert "within 0.1 s" in unknown(await call(named(box, "t"), box))
-        assert "within 0.4 s" in unknown(await call(named(box, "u"), box))
+        assert "within 0.1 s" in unknown(await call(tool_by_name(box, "t"), box))
+        assert "within 0.4 s" in unknown(await call(tool_by_name(box, "u"), box))
 
 
 async def test_time_that_connecting_takes_is_not_the_calls(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("t")
     pacing = faster(idle_after=0.05)
     async with connected(remote("s", endpoint.url, tool_timeout=1.0), pacing=pacing) as box:
-        tool = named(box, "t")
+        tool = tool_by_name(box, "t")
         held = asyncio.Event()
         arrived = endpoint.hold("server/discover", held)
         await until(lambda: box.servers()[0].status.name == "IDLE")
@@ -96,12 +96,12 @@ async def test_a_server_works_on_eight_calls_at_once_and_the_others_wait_for_roo
     endpoint.speak_modern("t")
     endpoint.hold("tools/call", held)
     async with connected(remote("s", endpoint.url)) as box:
-        tool = named(box, "t")
+        tool = tool_by_name(box, "t")
         calls = [asyncio.create_task(call(tool, box)) for _ in range(20)]
         await until(lambda: endpoint.methods().count("tools/call") == 8)
         await box.sync("file:s")
         assert endpoint.methods().count("tools/call") == 8
-        reason = unsent(await call_with(tool, box, CallContext(ANA, "k", deadline=0.1)))
+        reason = unsent_reason(await call_with(tool, box, CallContext(ANA, "k", deadline=0.1)))
         assert reason == "Server s is busy: 8 calls to it are under way."
         for given_up in (calls[0], calls[11]):
             given_up.cancel()
@@ -143,7 +143,7 @@ async def outcome_of(
                 return done
 
             endpoint.on["tools/call"] = reacting
-            return await call(named(box, "t"), box), endpoint.methods().count("tools/call")
+            return await call(tool_by_name(box, "t"), box), endpoint.methods().count("tools/call")
 
 
 @pytest.mark.parametrize("hints", HARMLESS)
@@ -211,4 +211,4 @@ async def test_a_call_that_was_sent_and_cannot_be_sent_again_is_not_said_to_be_u
             return HangUp()
 
         endpoint.on["tools/call"] = ends
-        assert "before it answered" in unknown(await call(named(box, "t"), box))
+        assert "before it answered" in unknown(await call(tool_by_name(box, "t"), box))

@@ -27,7 +27,7 @@ from bot.domain.servers import (
 from bot.errors import ServerTrouble
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, error, result, tool
-from tests.mcp.toolboxes import call, named, raw, remote, started, text, tools_of, until
+from tests.mcp.toolboxes import call, raw, remote, running_toolbox, text, tool_by_name, tools_of, until
 
 ALL: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
 NOTE = {"uri": "note://1", "name": "one", "mimeType": "text/plain", "size": 3}
@@ -48,7 +48,7 @@ class Kept:
         self.failed.append((server_id, problem))
 
     @property
-    def told(self) -> dict[str, Any]:
+    def callbacks(self) -> dict[str, Any]:
         return {"on_synced": self.on_synced, "on_sync_failed": self.on_sync_failed}
 
 
@@ -69,7 +69,7 @@ def state(box: McpToolbox) -> ServerSnapshot:
     return only
 
 
-async def synced(box: McpToolbox) -> ServerCapabilities:
+async def wait_for_sync(box: McpToolbox) -> ServerCapabilities:
     await until(lambda: state(box).sync is SyncStatus.SYNCED)
     return box.capabilities("file:s")
 
@@ -79,8 +79,8 @@ async def synced(box: McpToolbox) -> ServerCapabilities:
 
 async def test_all_offers_of_a_server_are_listed(endpoint: FakeEndpoint) -> None:
     kept = Kept()
-    async with started(remote("s", endpoint.url), **kept.told) as box:
-        known = await synced(box)
+    async with running_toolbox(remote("s", endpoint.url), **kept.callbacks) as box:
+        known = await wait_for_sync(box)
         await until(lambda: kept.synced)
     assert [each.original_name for each in known.tools] == ["t"]
     assert known.resources == (Resource("note://1", "one", mime_type="text/plain", size=3),)
@@ -97,8 +97,8 @@ async def test_both_ages_of_the_protocol_are_listed() -> None:
         endpoint.on["resources/list"] = lambda m: result(m, {"resources": [NOTE]})
         endpoint.on["resources/templates/list"] = lambda m: error(m, -32601, "Method not found")
         endpoint.on["prompts/list"] = lambda m: result(m, {"prompts": [GREET]})
-        async with started(remote("s", endpoint.url)) as box:
-            known = await synced(box)
+        async with running_toolbox(remote("s", endpoint.url)) as box:
+            known = await wait_for_sync(box)
     assert (len(known.resources), known.templates, len(known.prompts)) == (1, (), 1)
     assert (known.protocol, known.server_version) == ("2025-11-25", "1")
 
@@ -106,8 +106,8 @@ async def test_both_ages_of_the_protocol_are_listed() -> None:
 async def test_only_declared_capabilities_are_requested(endpoint: FakeEndpoint) -> None:
     endpoint.capabilities = {"tools": {}}
     endpoint.speak_modern("t")
-    async with started(remote("s", endpoint.url)) as box:
-        known = await synced(box)
+    async with running_toolbox(remote("s", endpoint.url)) as box:
+        known = await wait_for_sync(box)
     assert (known.resources, known.prompts) == ((), ())
     assert {method for method in endpoint.methods() if method.endswith("/list")} == {"tools/list"}
 
@@ -122,8 +122,8 @@ async def test_all_pages_are_read_and_a_malformed_item_hides_no_other(endpoint: 
 
     endpoint.on["resources/list"] = page
     endpoint.on["prompts/list"] = lambda m: result(m, {"prompts": [{"name": "p", "arguments": [{"name": 5}, "x"]}]})
-    async with started(remote("s", endpoint.url)) as box:
-        known = await synced(box)
+    async with running_toolbox(remote("s", endpoint.url)) as box:
+        known = await wait_for_sync(box)
     assert [resource.uri for resource in known.resources] == ["note://None", "note://1", "note://2"]
     assert known.resources[0] == Resource("note://None", "note://None")
     assert known.prompts == (Prompt("p"),)
@@ -132,12 +132,12 @@ async def test_all_pages_are_read_and_a_malformed_item_hides_no_other(endpoint: 
 async def test_tools_are_there_before_slow_resources_are(endpoint: FakeEndpoint) -> None:
     go_on = asyncio.Event()
     asked = endpoint.hold("resources/list", go_on)
-    async with started(remote("s", endpoint.url)) as box:
+    async with running_toolbox(remote("s", endpoint.url)) as box:
         await asked.wait()
         assert [each.name for each in (await box.offer()).tools] == ["s__t"]
         assert state(box).sync is SyncStatus.SYNCING
         go_on.set()
-        assert len((await synced(box)).resources) == 1
+        assert len((await wait_for_sync(box)).resources) == 1
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ async def test_resources_that_cannot_be_listed_cost_no_tool(endpoint: FakeEndpoi
     endpoint.on["resources/list"] = trouble
     before = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities(resources=(Resource("note://0", "old"),)), at=1.0)
     entry = DesiredServer(remote("s", endpoint.url, connect_timeout=0.5, list_timeout=0.5), synced=before)
-    async with started(entry, **kept.told) as box:
+    async with running_toolbox(entry, **kept.callbacks) as box:
         await until(lambda: kept.failed)
         assert [each.name for each in (await box.offer()).tools] == ["s__t"]
         assert state(box).status is ServerStatus.CONNECTED
@@ -171,8 +171,8 @@ async def test_resources_that_cannot_be_listed_cost_no_tool(endpoint: FakeEndpoi
 
 async def test_a_sync_asks_for_everything_anew(endpoint: FakeEndpoint) -> None:
     kept = Kept()
-    async with started(remote("s", endpoint.url), **kept.told) as box:
-        before = await synced(box)
+    async with running_toolbox(remote("s", endpoint.url), **kept.callbacks) as box:
+        before = await wait_for_sync(box)
         endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool("t"), tool("new")]})
         endpoint.on["prompts/list"] = lambda m: result(m, {"prompts": []})
         known = await box.sync("file:s")
@@ -187,8 +187,8 @@ async def test_a_sync_asks_for_everything_anew(endpoint: FakeEndpoint) -> None:
 
 async def test_a_failed_sync_has_its_reason_and_keeps_the_known_offers(endpoint: FakeEndpoint) -> None:
     kept = Kept()
-    async with started(remote("s", endpoint.url), **kept.told) as box:
-        before = await synced(box)
+    async with running_toolbox(remote("s", endpoint.url), **kept.callbacks) as box:
+        before = await wait_for_sync(box)
         since = state(box).connected_at
         endpoint.on["prompts/list"] = lambda m: error(m, -32603, "the disk is full")
         with pytest.raises(ServerTrouble, match="the disk is full") as refused:
@@ -201,15 +201,15 @@ async def test_a_failed_sync_has_its_reason_and_keeps_the_known_offers(endpoint:
 
 async def test_a_server_that_is_silent_about_resources_does_not_hold_up_the_end(endpoint: FakeEndpoint) -> None:
     endpoint.on["resources/list"] = Silence()
-    async with started(remote("s", endpoint.url)) as box:
+    async with running_toolbox(remote("s", endpoint.url)) as box:
         await until(lambda: "resources/list" in endpoint.methods())
         async with asyncio.timeout(10):
             await box.close()
 
 
 async def test_a_cancelled_sync_leaves_a_working_connection(endpoint: FakeEndpoint) -> None:
-    async with started(remote("s", endpoint.url)) as box:
-        await synced(box)
+    async with running_toolbox(remote("s", endpoint.url)) as box:
+        await wait_for_sync(box)
         go_on = asyncio.Event()
         asked = endpoint.hold("tools/list", go_on)
         asking = asyncio.create_task(box.sync("file:s"))
@@ -219,11 +219,11 @@ async def test_a_cancelled_sync_leaves_a_working_connection(endpoint: FakeEndpoi
             await asking
         go_on.set()
         await until(lambda: endpoint.methods().count("tools/list") == 3)
-        assert len((await synced(box)).tools) == 1
+        assert len((await wait_for_sync(box)).tools) == 1
 
 
 async def test_a_sync_of_a_server_that_is_not_there_says_why() -> None:
-    async with started(raw(script={"probe": "exit", "era": "modern"})) as box:
+    async with running_toolbox(raw(script={"probe": "exit", "era": "modern"})) as box:
         with pytest.raises(ServerTrouble, match="ended while it was starting"):
             await box.sync("file:s")
 
@@ -233,7 +233,7 @@ async def test_one_servers_trouble_does_not_keep_the_others_from_a_sync(endpoint
     async with FakeEndpoint() as sick:
         sick.speak_modern("t")
         configs = remote("sick", sick.url), remote("well", endpoint.url), remote("away", "http://127.0.0.1:9/mcp")
-        async with started(*configs, **kept.told) as box:
+        async with running_toolbox(*configs, **kept.callbacks) as box:
             await until(lambda: {name for name, _ in kept.synced} == {"file:sick", "file:well"})
             sick.on["tools/list"] = lambda m: error(m, -32603, "no")
             kept.synced.clear()
@@ -249,9 +249,9 @@ async def test_a_change_of_resources_that_is_told_is_fetched() -> None:
         "listings": [[{"tools": [tool("change")]}], [{"tools": [tool("change"), tool("new")]}]],
         "calls": {"change": {"do": "change", "notification": "notifications/resources/list_changed"}},
     }
-    async with started(raw(script=script)) as box:
-        await synced(box)
-        await call(named(box, "change"), box)
+    async with running_toolbox(raw(script=script)) as box:
+        await wait_for_sync(box)
+        await call(tool_by_name(box, "change"), box)
         await until(lambda: len(tools_of(box)) == 2)
 
 
@@ -261,8 +261,8 @@ async def test_a_failing_store_of_capabilities_does_no_harm(
     async def failing(server_id: str, known: ServerCapabilities) -> None:
         raise RuntimeError("the database holds the secret abc123")
 
-    async with started(remote("s", endpoint.url), on_synced=failing) as box:
-        await synced(box)
+    async with running_toolbox(remote("s", endpoint.url), on_synced=failing) as box:
+        await wait_for_sync(box)
         await until(lambda: "were not stored" in caplog.text)
         assert state(box).status is ServerStatus.CONNECTED
         assert len((await box.sync("file:s")).tools) == 1
@@ -278,7 +278,7 @@ async def test_a_slow_keeper_is_waited_for_at_the_end(endpoint: FakeEndpoint) ->
         await go_on.wait()
         kept.append(server_id)
 
-    async with started(remote("s", endpoint.url), on_synced=slowly):
+    async with running_toolbox(remote("s", endpoint.url), on_synced=slowly):
         await begun.wait()
         asyncio.get_running_loop().call_later(0.05, go_on.set)
     assert kept == ["file:s"]
@@ -288,9 +288,9 @@ async def test_nothing_is_told_of_a_server_that_is_gone(endpoint: FakeEndpoint) 
     kept, listing, answering = Kept(), asyncio.Event(), asyncio.Event()
     asked, called = endpoint.hold("resources/list", listing), endpoint.hold("tools/call", answering)
     endpoint.on["tools/call"] = lambda m: result(m, {"content": []})
-    async with started(remote("s", endpoint.url), **kept.told) as box:
+    async with running_toolbox(remote("s", endpoint.url), **kept.callbacks) as box:
         await asked.wait()
-        calling = asyncio.create_task(call(named(box, "t"), box))
+        calling = asyncio.create_task(call(tool_by_name(box, "t"), box))
         await called.wait()
         await box.reconcile([])
         listing.set()
@@ -310,7 +310,7 @@ async def test_a_resource_is_read_as_text_and_binary_content_as_its_size(endpoin
     ]
     endpoint.on["resources/read"] = lambda m: result(m, {"contents": contents})
     entry = DesiredServer(remote("s", endpoint.url), secrets=frozenset(("my-secret",)))
-    async with started(entry) as box:
+    async with running_toolbox(entry) as box:
         pieces = await box.read_resource("file:s", "note://1")
     assert list(pieces) == [
         TextContents("note://1", "ab *** red", "text/plain"),
@@ -327,7 +327,7 @@ async def test_a_prompt_is_written_out_with_its_roles(endpoint: FakeEndpoint) ->
     ]
     endpoint.on["prompts/get"] = lambda m: result(m, {"messages": messages})
     entry = DesiredServer(remote("s", endpoint.url), secrets=frozenset(("my-secret",)))
-    async with started(entry) as box:
+    async with running_toolbox(entry) as box:
         pieces = await box.get_prompt("file:s", "greet", {"who": "Ana"})
     assert list(pieces) == [
         TextContents("user", "Hello ***"),
@@ -341,7 +341,7 @@ async def test_a_prompt_is_written_out_with_its_roles(endpoint: FakeEndpoint) ->
 
 async def test_a_text_that_is_too_long_is_cut(endpoint: FakeEndpoint) -> None:
     endpoint.on["resources/read"] = lambda m: result(m, {"contents": [{"uri": "note://1", "text": "x" * 200_000}]})
-    async with started(remote("s", endpoint.url)) as box:
+    async with running_toolbox(remote("s", endpoint.url)) as box:
         [piece] = await box.read_resource("file:s", "note://1")
     assert isinstance(piece, TextContents)
     assert len(piece.text) <= 50_000
@@ -361,7 +361,7 @@ async def test_an_unreadable_resource_has_its_reason(endpoint: FakeEndpoint, tro
     endpoint.on["resources/read"] = endpoint.on["prompts/get"] = trouble
     limit = 0.3 if isinstance(trouble, Silence) else 15.0
     entry = DesiredServer(remote("s", endpoint.url, tool_timeout=limit), secrets=frozenset(("my-secret",)))
-    async with started(entry) as box:
+    async with running_toolbox(entry) as box:
         for asking in (box.read_resource("file:s", "note://9"), box.get_prompt("file:s", "p", {})):
             with pytest.raises(ServerTrouble) as refused:
                 await asking
@@ -372,13 +372,13 @@ async def test_an_unreadable_resource_has_its_reason(endpoint: FakeEndpoint, tro
 
 async def test_left_out_tools_are_known_after_a_restart_without_a_connection() -> None:
     script = {"listings": [[{"tools": [{"inputSchema": {}}, {"name": "t"}]}]]}
-    async with started(raw("s", script=script)) as box:
-        known = await synced(box)
+    async with running_toolbox(raw("s", script=script)) as box:
+        known = await wait_for_sync(box)
     assert known.left_out == ("1 without a name",)
     stored = DesiredServer(
         raw("s", script=script),
         synced=CachedCapabilities(SyncStatus.SYNCED, known, 1.0),
         enablement=ServerEnablement.DISABLED,
     )
-    async with started(stored) as box:
+    async with running_toolbox(stored) as box:
         assert box.servers()[0].left_out == known.left_out

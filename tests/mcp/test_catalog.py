@@ -34,7 +34,7 @@ def entry(name: str = "io.github.ana/desk", **fields: Any) -> dict[str, Any]:
     return {"server": {"name": name, "description": "A desk.", "version": "1.2.3", **fields}, "_meta": {}}
 
 
-def parsed(**fields: Any) -> CatalogServer:
+def parse_entry(**fields: Any) -> CatalogServer:
     server = parse_server(entry(**fields))
     assert server is not None
     return server
@@ -64,7 +64,7 @@ def test_a_package_becomes_a_command_line_with_its_version() -> None:
         {"type": "named", "name": "--verbose", "isRequired": False},
         {"type": "named", "name": "--bind", "value": "{host}:{port}", "variables": {"port": {"default": "80"}}},
     ]
-    server = parsed(packages=[package(environmentVariables=variables, packageArguments=arguments)])
+    server = parse_entry(packages=[package(environmentVariables=variables, packageArguments=arguments)])
     assert server.place == "npx -y @ana/desk@1.2.3 serve --root {root_dir} --bind {host}:{port}"
     assert [(item.name, item.required, item.secret, item.default) for item in server.inputs] == [
         ("desk_token", True, True, ""),
@@ -86,7 +86,7 @@ def test_a_package_becomes_a_command_line_with_its_version() -> None:
     ],
 )
 def test_the_kind_of_package_chooses_the_program_and_the_entry_does_not(fields: dict[str, Any], place: str) -> None:
-    assert parsed(packages=[package(**fields)]).place == place
+    assert parse_entry(packages=[package(**fields)]).place == place
 
 
 def test_the_first_form_of_the_format_is_read_too() -> None:
@@ -104,9 +104,9 @@ def test_an_address_is_preferred_to_a_program_and_the_current_transport_to_the_o
         {"type": "sse", "url": "https://a.example/sse"},
         {"type": "streamable-http", "url": "https://a.example/mcp"},
     ]
-    server = parsed(remotes=remotes, packages=[package()])
+    server = parse_entry(remotes=remotes, packages=[package()])
     assert (server.url, server.kind, server.command_line) == ("https://a.example/mcp", HttpKind.STREAMABLE, ())
-    assert parsed(remotes=remotes[:1]).kind is HttpKind.SSE
+    assert parse_entry(remotes=remotes[:1]).kind is HttpKind.SSE
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_an_entry_that_cannot_be_used_is_left_out(document: Any) -> None:
 
 
 def test_texts_of_an_entry_are_cut_and_cleaned() -> None:
-    server = parsed(title="a\u202eb\x1b[31m\nc", description="x" * 10_000, packages=[package()])
+    server = parse_entry(title="a\u202eb\x1b[31m\nc", description="x" * 10_000, packages=[package()])
     assert server.title == "a b [31m c"
     assert len(server.description) == 300
 

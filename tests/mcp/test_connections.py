@@ -23,15 +23,15 @@ from tests.mcp.toolboxes import (
     connected,
     entries,
     faster,
-    named,
     raw,
     real,
-    started,
+    running_toolbox,
     text,
+    tool_by_name,
     toolbox,
     tools_of,
     unknown,
-    unsent,
+    unsent_reason,
     until,
 )
 
@@ -64,7 +64,7 @@ async def test_a_child_gets_its_own_variables_and_none_of_the_parents_secrets(
     monkeypatch.setenv("PARENT_SECRET", "not yours")
     tells = {"listings": [[{"tools": [tool("tell")]}]], "calls": {"tell": {"do": "environment"}}}
     async with connected(raw(script=tells, env={"FAKE_TOKEN": "tok-en"})) as box:
-        seen = json.loads(text(await call(named(box, "tell"), box)))
+        seen = json.loads(text(await call(tool_by_name(box, "tell"), box)))
     environment = seen["environment"]
     assert environment["FAKE_TOKEN"] == "tok-en"
     assert "PARENT_SECRET" not in environment
@@ -87,7 +87,7 @@ async def test_a_server_that_ends_at_once_is_quoted_without_its_secrets(
 
 
 async def test_people_read_the_last_words_of_a_server_and_models_do_not() -> None:
-    async with started(real("s", "--start", "exit", env={"FAKE_TOKEN": "tok-en-123"})) as box:
+    async with running_toolbox(real("s", "--start", "exit", env={"FAKE_TOKEN": "tok-en-123"})) as box:
         [absent] = (await box.offer()).absent
         assert "no licence found" in box.servers()[0].problem
     assert absent.startswith("Server s ended while it was starting. Fix: run its command (")
@@ -96,7 +96,7 @@ async def test_people_read_the_last_words_of_a_server_and_models_do_not() -> Non
 
 async def test_only_the_end_of_a_servers_log_is_stored() -> None:
     async with connected(raw(script={"listings": [[listing("t")]], "calls": {"t": {"do": "stderr"}}})) as box:
-        tool = named(box, "t")
+        tool = tool_by_name(box, "t")
         unknown(await call(tool, box))
         await until(lambda: box.servers()[0].problem)
         said = box.servers()[0].problem
@@ -124,7 +124,7 @@ async def test_the_pauses_between_tries_grow_up_to_a_limit() -> None:
         return 0.5
 
     pacing = faster(first_pause=0.05, factor=2.0, longest_pause=0.1)
-    async with started(ServerConfig("s", StdioTransport("no-such-command")), pacing=pacing, chance=chance):
+    async with running_toolbox(ServerConfig("s", StdioTransport("no-such-command")), pacing=pacing, chance=chance):
         await until(lambda: len(moments) >= 4)
     first, *others = [later - earlier for earlier, later in pairwise(moments)]
     assert first >= 0.05
@@ -136,8 +136,8 @@ async def test_the_pauses_between_tries_grow_up_to_a_limit() -> None:
 
 async def test_a_call_waits_for_a_connection_that_is_being_made() -> None:
     async with connected(raw(script=PID)) as box:
-        tool = named(box, "pid")
-    async with started(raw(script=PID)) as box:
+        tool = tool_by_name(box, "pid")
+    async with running_toolbox(raw(script=PID)) as box:
         assert status(box) is ServerStatus.PENDING
         assert int(text(await call(tool, box))) > 0
 
@@ -153,7 +153,7 @@ async def test_tools_that_change_are_fetched_again_in_the_new_protocol() -> None
         # The stream of changes is opened beside the first offer; a change before that is not told on it.
         async with asyncio.timeout(10):
             while not [tool for tool in tools_of(box) if tool.original_name.startswith("extra")]:
-                text(await call(named(box, "grow"), box))
+                text(await call(tool_by_name(box, "grow"), box))
                 await asyncio.sleep(0.05)
 
 
@@ -162,7 +162,7 @@ async def test_tools_that_change_are_fetched_again_in_the_new_protocol() -> None
 
 async def test_a_listing_without_an_end_is_cut() -> None:
     pages = [listing(f"t{page}", cursor=str(page + 1)) for page in range(150)]
-    async with started(raw(script={"listings": [pages]})) as box:
+    async with running_toolbox(raw(script={"listings": [pages]})) as box:
         assert len((await box.offer()).tools) == 100
 
 
@@ -197,11 +197,11 @@ async def test_closing_ends_all_children_side_by_side(tmp_path: Path) -> None:
 async def test_a_connection_whose_task_is_cancelled_is_closed_and_its_child_gone(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     async with connected(raw(script={**PID, "pids": str(pids)})) as box:
-        tool = named(box, "pid")
+        tool = tool_by_name(box, "pid")
         (owner,) = [task for task in asyncio.all_tasks() if task.get_name() == "mcp:s"]
         owner.cancel()
         await until(lambda: status(box) is ServerStatus.DISCONNECTED)
-        unsent(await call(tool, box))
+        unsent_reason(await call(tool, box))
         assert not alive(int(pids.read_text()))
 
 

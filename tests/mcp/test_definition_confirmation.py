@@ -11,7 +11,7 @@ from bot.domain.pins import ReviewPolicy
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import FakeEndpoint, error, result, tool
-from tests.mcp.toolboxes import ANA, LIMIT, connected, faster, named, remote, started, tools_of
+from tests.mcp.toolboxes import ANA, LIMIT, connected, faster, remote, running_toolbox, tool_by_name, tools_of
 
 PATIENT = faster(settle=60.0, apart=60.0)
 """Timing without other listings than those of confirmations."""
@@ -22,11 +22,11 @@ def lists(endpoint: FakeEndpoint, description: str = "", **fields: Any) -> None:
     endpoint.on["tools/list"] = lambda m: result(m, {"tools": [listed], **fields})
 
 
-def listed(endpoint: FakeEndpoint) -> int:
+def listing_count(endpoint: FakeEndpoint) -> int:
     return endpoint.methods().count("tools/list")
 
 
-async def confirmed(box: McpToolbox) -> str:
+async def confirm_server(box: McpToolbox) -> str:
     async with asyncio.timeout(LIMIT):
         return await box.confirm(box.servers()[0].config.id, CallContext(ANA, "k"))
 
@@ -37,9 +37,9 @@ async def test_a_tool_that_has_changed_is_withheld_before_its_next_call_or_offer
 ) -> None:
     endpoint.speak_modern("look")
     async with connected(remote("s", endpoint.url), pacing=PATIENT, review=review) as box:
-        before = named(box, "look")
+        before = tool_by_name(box, "look")
         lists(endpoint, description="Another one.")
-        assert await confirmed(box) == ""
+        assert await confirm_server(box) == ""
         offer = await box.offer()
         is_reviewed = review is ReviewPolicy.CHANGED
         assert offer.withheld == ({"s__look"} if is_reviewed else set())
@@ -55,19 +55,19 @@ async def test_within_the_time_that_a_server_names_and_a_minute_at_most_it_is_no
     endpoint.speak_modern("look")
     lists(endpoint, ttlMs=ttl)
     async with connected(remote("s", endpoint.url), pacing=PATIENT, clock=lambda: now) as box:
-        before = listed(endpoint)
+        before = listing_count(endpoint)
         for seconds, asked in ((taken - 1, 0), (2.0, 1)):
             now += seconds
-            assert await confirmed(box) == ""
-            assert listed(endpoint) == before + asked
+            assert await confirm_server(box) == ""
+            assert listing_count(endpoint) == before + asked
 
 
 async def test_calls_that_come_together_share_a_listing(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("look")
     async with connected(remote("s", endpoint.url), pacing=PATIENT) as box:
-        before = listed(endpoint)
-        assert await asyncio.gather(*(confirmed(box) for _ in range(50))) == [""] * 50
-        assert before < listed(endpoint) <= before + 2
+        before = listing_count(endpoint)
+        assert await asyncio.gather(*(confirm_server(box) for _ in range(50))) == [""] * 50
+        assert before < listing_count(endpoint) <= before + 2
 
 
 async def test_a_server_that_does_not_answer_confirms_nothing(endpoint: FakeEndpoint) -> None:
@@ -76,11 +76,11 @@ async def test_a_server_that_does_not_answer_confirms_nothing(endpoint: FakeEndp
     async with connected(remote("s", endpoint.url), pacing=pacing) as box:
         go = asyncio.Event()
         endpoint.hold("tools/list", go)
-        assert "did not confirm in time" in await confirmed(box)
+        assert "did not confirm in time" in await confirm_server(box)
         go.set()
         async with asyncio.timeout(LIMIT):
             # An answer may take longer than the limit, on a busy machine.
-            while await confirmed(box) != "":
+            while await confirm_server(box) != "":
                 pass
 
 
@@ -88,10 +88,10 @@ async def test_a_server_that_answers_with_an_error_confirms_nothing(endpoint: Fa
     endpoint.speak_modern("look")
     async with connected(remote("s", endpoint.url), pacing=PATIENT) as box:
         endpoint.on["tools/list"] = lambda m: error(m, -32603, "Not now")
-        assert "did not confirm in time" in await confirmed(box)
+        assert "did not confirm in time" in await confirm_server(box)
         assert tools_of(box) != ()
 
 
 async def test_a_server_that_is_not_kept_has_nothing_to_confirm() -> None:
-    async with started() as box:
+    async with running_toolbox() as box:
         assert await box.confirm("nobody", CallContext(ANA, "k")) == ""

@@ -52,13 +52,13 @@ from tests.mcp.toolboxes import (
     call,
     call_with,
     error_text,
-    named,
     raw,
     remote,
-    started,
+    running_toolbox,
     text,
+    tool_by_name,
     tools_of,
-    unsent,
+    unsent_reason,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +77,7 @@ def over_stdio(**fields: Any) -> ServerConfig:
 
 
 @contextmanager
-def served(transport: str) -> Iterator[str]:
+def serve_elicitations(transport: str) -> Iterator[str]:
     """Yield the address of the elicitation server."""
     with listening("tests.fakes.mcp.elicitation_server", transport) as (port, _):
         yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"
@@ -85,13 +85,13 @@ def served(transport: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with served("http") as url:
+    with serve_elicitations("http") as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def older_address() -> Iterator[str]:
-    with served("sse") as url:
+    with serve_elicitations("sse") as url:
         yield url
 
 
@@ -137,13 +137,13 @@ def asks(outcome: ToolOutcome) -> CallNeedsInput:
 @asynccontextmanager
 async def ready(entry: ServerConfig | DesiredServer) -> AsyncIterator[McpToolbox]:
     """Yield a toolbox that has connected the server, so that all of its tools can be called."""
-    async with started(entry) as box:
+    async with running_toolbox(entry) as box:
         await box.connect("file:s")
         assert tools_of(box)
         yield box
 
 
-def answered(asked: CallNeedsInput, reply: ElicitationResult) -> CallContext:
+def reply_context(asked: CallNeedsInput, reply: ElicitationResult) -> CallContext:
     """Return the context of the repeated call, with the same reply to all elicitations."""
     return CallContext(
         ANA, "t1:1", replies=ElicitationResults({question.key: reply for question in asked.questions}, asked.state)
@@ -155,7 +155,7 @@ def answered(asked: CallNeedsInput, reply: ElicitationResult) -> CallContext:
 
 async def test_a_server_that_asks_back_is_told_the_answer_when_the_call_is_sent_again(config: Servers) -> None:
     async with ready(config()) as box:
-        tool = named(box, "book")
+        tool = tool_by_name(box, "book")
         asked = asks(await call_with(tool, box, CallContext(ANA, "t1:1"), day="Friday"))
         (question,) = asked.questions
         assert question.message == "How many seats on Friday?"
@@ -163,24 +163,26 @@ async def test_a_server_that_asks_back_is_told_the_answer_when_the_call_is_sent_
         assert question.ask.schema["properties"]["seats"]["default"] == 2
         assert asked.state
         assert asked.state not in repr(asked)
-        booked = text(await call_with(tool, box, answered(asked, THREE), day="Friday"))
+        booked = text(await call_with(tool, box, reply_context(asked, THREE), day="Friday"))
     assert json.loads(booked.removeprefix("Friday: "))["data"] == {"seats": 3, "where": "back"}
 
 
 @pytest.mark.parametrize("reply", [DECLINED, CANCELLED])
 async def test_a_person_may_decline_or_choose_nothing(address: str, reply: ElicitationResult) -> None:
     async with ready(remote("s", address)) as box:
-        tool = named(box, "book")
+        tool = tool_by_name(box, "book")
         asked = asks(await call_with(tool, box, CallContext(ANA, "t1:1"), day="Friday"))
-        said = text(await call_with(tool, box, answered(asked, reply), day="Friday"))
+        said = text(await call_with(tool, box, reply_context(asked, reply), day="Friday"))
     assert json.loads(said.removeprefix("Friday: "))["action"] == reply.action
 
 
 async def test_the_answer_may_come_after_a_restart(address: str) -> None:
     async with ready(remote("s", address)) as box:
-        asked = asks(await call_with(named(box, "book"), box, CallContext(ANA, "t1:1"), day="Friday"))
+        asked = asks(await call_with(tool_by_name(box, "book"), box, CallContext(ANA, "t1:1"), day="Friday"))
     async with ready(remote("s", address)) as box:
-        assert '"seats":3' in text(await call_with(named(box, "book"), box, answered(asked, THREE), day="Friday"))
+        assert '"seats":3' in text(
+            await call_with(tool_by_name(box, "book"), box, reply_context(asked, THREE), day="Friday")
+        )
 
 
 async def outcomes(
@@ -196,17 +198,19 @@ async def outcomes(
 
         endpoint.on["tools/call"] = answer
         async with ready(DesiredServer(remote("s", endpoint.url), secrets=frozenset([secret]))) as box:
-            outcome = await call_with(named(box, "t"), box, CallContext(ANA, "t1:1", replies=replies), day="Friday")
+            outcome = await call_with(
+                tool_by_name(box, "t"), box, CallContext(ANA, "t1:1", replies=replies), day="Friday"
+            )
         return outcome, [message for _, message in endpoint.seen if message.get("method") == "tools/call"]
 
 
-def wanted(*requests: dict[str, Any], **more: Any) -> dict[str, Any]:
+def input_request(*requests: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"resultType": "input_required", "inputRequests": {f"q{n}": each for n, each in enumerate(requests)}, **more}
 
 
 async def test_the_servers_own_words_go_back_as_they_came_with_another_id() -> None:
     state = '{"where": "step 2",  "n": 1.0} \u200b'
-    first, (sent,) = await outcomes(wanted(ASKED, requestState=state))
+    first, (sent,) = await outcomes(input_request(ASKED, requestState=state))
     assert asks(first).state == state
     _, (again,) = await outcomes(
         OK, replies=ElicitationResults({"q0": ElicitationResult(ElicitationAction.ACCEPT, {"sure": False})}, state)
@@ -219,7 +223,7 @@ async def test_the_servers_own_words_go_back_as_they_came_with_another_id() -> N
 
 
 async def test_a_server_that_gave_no_words_of_its_own_gets_none() -> None:
-    first, _ = await outcomes(wanted(ASKED))
+    first, _ = await outcomes(input_request(ASKED))
     assert asks(first).state is None
     _, (again,) = await outcomes(OK, replies=ElicitationResults({"q0": DECLINED}))
     assert "requestState" not in again["params"]
@@ -244,7 +248,7 @@ async def test_a_page_may_be_asked_for_and_a_question_without_a_mode_is_a_form()
         "method": "elicitation/create",
         "params": {"mode": "url", "message": "Sign", "url": "https://sign.example.com/1"},
     }
-    outcome, _ = await outcomes(wanted(ASKED, page))
+    outcome, _ = await outcomes(input_request(ASKED, page))
     form, link = asks(outcome).questions
     assert form == ElicitationRequest("q0", "Sure?", FormMode(FORM))
     assert link == ElicitationRequest("q1", "Sign", UrlMode("https://sign.example.com/1"))
@@ -277,7 +281,7 @@ def page(url: str) -> dict[str, Any]:
     ],
 )
 async def test_a_question_that_cannot_be_shown_is_refused(requests: list[dict[str, Any]], what: str) -> None:
-    outcome, _ = await outcomes(wanted(*requests), secret=SECRET)
+    outcome, _ = await outcomes(input_request(*requests), secret=SECRET)
     assert what in error_text(outcome)
 
 
@@ -289,7 +293,7 @@ async def test_a_question_is_shown_without_hidden_characters_and_secrets() -> No
         "enumNames": ["A\u202e", "B"],
         "default": "b",
     }
-    outcome, _ = await outcomes(wanted(form(field, f"Say\u202e {SECRET} {'x' * 3_000}")), secret=SECRET)
+    outcome, _ = await outcomes(input_request(form(field, f"Say\u202e {SECRET} {'x' * 3_000}")), secret=SECRET)
     (question,) = asks(outcome).questions
     assert question.message.startswith("Say *** xxx")
     assert len(question.message) == 2_000
@@ -300,7 +304,7 @@ async def test_a_question_is_shown_without_hidden_characters_and_secrets() -> No
 
 async def test_no_user_is_asked_during_a_read_of_a_resource(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("t")
-    endpoint.on["resources/read"] = lambda m: result(m, wanted(ASKED))
+    endpoint.on["resources/read"] = lambda m: result(m, input_request(ASKED))
     async with ready(remote("s", endpoint.url)) as box:
         with pytest.raises(ServerTrouble, match="only when they call a tool"):
             await box.read_resource("file:s", "note://plan")
@@ -333,7 +337,7 @@ async def test_the_asker_of_a_call_is_asked_while_it_runs(older: Older) -> None:
     person = Person(THREE)
     async with ready(older()) as box:
         assert box.servers()[0].protocol == "2025-11-25"
-        answer = json.loads(text(await call_with(named(box, "ask"), box, person.context, message="How many?")))
+        answer = json.loads(text(await call_with(tool_by_name(box, "ask"), box, person.context, message="How many?")))
     assert answer["data"] == {"seats": 3, "where": "back"}
     (question,) = person.asked
     assert question.message == "How many?"
@@ -344,7 +348,7 @@ async def test_the_asker_of_a_call_is_asked_while_it_runs(older: Older) -> None:
 async def test_a_page_may_be_asked_for_in_the_middle_of_a_call(older: Older) -> None:
     person = Person(ElicitationResult(ElicitationAction.ACCEPT))
     async with ready(older()) as box:
-        said = text(await call_with(named(box, "visit"), box, person.context, url="https://sign.example.com/1"))
+        said = text(await call_with(tool_by_name(box, "visit"), box, person.context, url="https://sign.example.com/1"))
     assert said == "accept"
     assert [each.ask for each in person.asked] == [UrlMode("https://sign.example.com/1")]
 
@@ -352,7 +356,7 @@ async def test_a_page_may_be_asked_for_in_the_middle_of_a_call(older: Older) -> 
 async def test_a_person_may_think_for_longer_than_the_call_may_take(address: str) -> None:
     person = Person(THREE, thinks=1.2)
     async with ready(legacy(remote("s", address, tool_timeout=1.0, tool_timeout_max=1.0))) as box:
-        answer = json.loads(text(await call_with(named(box, "ask"), box, person.context, message="?")))
+        answer = json.loads(text(await call_with(tool_by_name(box, "ask"), box, person.context, message="?")))
     assert answer["action"] == "accept"
 
 
@@ -369,13 +373,13 @@ async def test_a_call_that_ends_while_a_person_thinks_asks_them_no_more(older: O
 
     async with ready(older()) as box:
         context = CallContext(ANA, "t1:1", elicit=elicit)
-        calling = asyncio.create_task(call_with(named(box, "ask"), box, context, message="?"))
+        calling = asyncio.create_task(call_with(tool_by_name(box, "ask"), box, context, message="?"))
         async with asyncio.timeout(LIMIT):
             await begun.wait()
             calling.cancel()
             await withdrawn.wait()
         # The connection is as good as before.
-        assert "accept" in text(await call_with(named(box, "ask"), box, Person(THREE).context, message="?"))
+        assert "accept" in text(await call_with(tool_by_name(box, "ask"), box, Person(THREE).context, message="?"))
 
 
 async def test_if_asking_fails_the_server_gets_a_cancellation(older: Older) -> None:
@@ -384,14 +388,14 @@ async def test_if_asking_fails_the_server_gets_a_cancellation(older: Older) -> N
 
     async with ready(older()) as box:
         context = CallContext(ANA, "t1:1", elicit=elicit)
-        answer = json.loads(text(await call_with(named(box, "ask"), box, context, message="?")))
+        answer = json.loads(text(await call_with(tool_by_name(box, "ask"), box, context, message="?")))
     assert answer["action"] == "cancel"
 
 
 async def test_over_http_each_of_two_people_is_asked_about_their_own_call(address: str) -> None:
     people = [Person(THREE, ANA, "t1", thinks=0.3), Person(DECLINED, BEN, "t2", thinks=0.3)]
     async with ready(legacy(remote("s", address))) as box:
-        tool = named(box, "ask")
+        tool = tool_by_name(box, "ask")
         answers = await asyncio.gather(
             *(call_with(tool, box, user.context, message=user.context.author.id) for user in people)
         )
@@ -402,7 +406,7 @@ async def test_over_http_each_of_two_people_is_asked_about_their_own_call(addres
 async def test_over_a_pipe_ambiguous_questions_are_refused_and_calls_run_one_at_a_time() -> None:
     people = [Person(THREE, ANA, "t1"), Person(THREE, BEN, "t2")]
     async with ready(legacy(over_stdio(tool_timeout=5.0))) as box:
-        tool = named(box, "ask")
+        tool = tool_by_name(box, "ask")
 
         async def both() -> list[str]:
             calls = (call_with(tool, box, user.context, message=user.context.author.id, pause=0.2) for user in people)
@@ -426,7 +430,8 @@ async def test_over_a_pipe_ambiguous_questions_are_refused_and_calls_run_one_at_
             await thinking.wait()
             late = CallContext(BEN, "t4:1", deadline=0.1)
             assert (
-                unsent(await call_with(tool, box, late, message="?")) == "Server s is busy: a call to it is under way."
+                unsent_reason(await call_with(tool, box, late, message="?"))
+                == "Server s is busy: a call to it is under way."
             )
             await slow
 
@@ -434,7 +439,7 @@ async def test_over_a_pipe_ambiguous_questions_are_refused_and_calls_run_one_at_
 async def test_one_call_may_ask_twice_at_once(older: Older) -> None:
     person = Person(THREE, thinks=0.05)
     async with ready(older()) as box:
-        assert text(await call_with(named(box, "together"), box, person.context)) == "accept,accept"
+        assert text(await call_with(tool_by_name(box, "together"), box, person.context)) == "accept,accept"
 
 
 async def test_answers_are_not_in_the_log(address: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -444,16 +449,16 @@ async def test_answers_are_not_in_the_log(address: str, caplog: pytest.LogCaptur
         async with ready(servers) as box:
             for content in contents:
                 reply = ElicitationResult(ElicitationAction.ACCEPT, content)
-                asked = await call_with(named(box, "book"), box, Person(reply).context, day="Friday")
+                asked = await call_with(tool_by_name(box, "book"), box, Person(reply).context, day="Friday")
                 if isinstance(asked, CallNeedsInput):
-                    await call_with(named(box, "book"), box, answered(asked, reply), day="Friday")
+                    await call_with(tool_by_name(box, "book"), box, reply_context(asked, reply), day="Friday")
     ours = [record for record in caplog.records if record.name.startswith("bot.")]
     assert [each.getMessage() for each in ours if "8713355" in each.getMessage()] == []
     assert any(each.name.startswith("bot.mcp.toolbox.mcp") for each in ours)
 
 
 async def test_a_server_without_mcp_asks_nothing_back(endpoint: FakeEndpoint) -> None:
-    endpoint.on["orders/list"] = lambda m: result(m, wanted(ASKED, requestState="x"))
+    endpoint.on["orders/list"] = lambda m: result(m, input_request(ASKED, requestState="x"))
     config = ServerConfig("s", HttpTransport(endpoint.url, kind=HttpKind.JSONRPC))
     async with ready(config) as box:
         (tool,) = tools_of(box)
@@ -466,13 +471,13 @@ async def test_a_server_without_mcp_asks_nothing_back(endpoint: FakeEndpoint) ->
 
 async def test_a_page_that_must_be_visited_first_is_asked_for_and_then_the_call_is_made_again() -> None:
     async with ready(legacy(over_stdio())) as box:
-        tool = named(box, "pay")
+        tool = tool_by_name(box, "pay")
         asked = asks(await call_with(tool, box, CallContext(ANA, "t1:1")))
         assert asked == CallNeedsInput(
             (ElicitationRequest("pay-1", "Pay first.", UrlMode("https://pay.example.com/1")),)
         )
         assert (
-            text(await call_with(tool, box, answered(asked, ElicitationResult(ElicitationAction.ACCEPT))))
+            text(await call_with(tool, box, reply_context(asked, ElicitationResult(ElicitationAction.ACCEPT))))
             == "paid, call 2"
         )
 
@@ -484,7 +489,7 @@ async def test_a_call_whose_page_was_not_visited_is_not_sent(
     endpoint.speak_legacy("t")
     async with ready(remote("s", endpoint.url)) as box:
         context = CallContext(ANA, "t1:1", replies=ElicitationResults({"pay-1": reply}))
-        said = error_text(await call_with(named(box, "t"), box, context))
+        said = error_text(await call_with(tool_by_name(box, "t"), box, context))
     assert said == f"Server s wants the person to visit a page first, and they {did}. Nothing was done."
     assert "tools/call" not in endpoint.methods()
 
@@ -499,7 +504,7 @@ async def test_a_server_that_wants_a_page_visited_and_does_not_say_which_has_fai
     endpoint.speak_legacy("t")
     endpoint.on["tools/call"] = lambda m: error(m, -32042, "Visit it", data)
     async with ready(remote("s", endpoint.url)) as box:
-        assert "Visit it" in error_text(await call_with(named(box, "t"), box, CallContext(ANA, "t1:1")))
+        assert "Visit it" in error_text(await call_with(tool_by_name(box, "t"), box, CallContext(ANA, "t1:1")))
 
 
 async def test_pages_that_have_one_name_or_none_are_told_apart(endpoint: FakeEndpoint) -> None:
@@ -509,7 +514,7 @@ async def test_pages_that_have_one_name_or_none_are_told_apart(endpoint: FakeEnd
     endpoint.speak_legacy("t")
     endpoint.on["tools/call"] = lambda m: error(m, -32042, "Visit it", {"elicitations": pages})
     async with ready(remote("s", endpoint.url)) as box:
-        asked = asks(await call_with(named(box, "t"), box, CallContext(ANA, "t1:1")))
+        asked = asks(await call_with(tool_by_name(box, "t"), box, CallContext(ANA, "t1:1")))
     assert [question.key for question in asked.questions] == ["1", "2"]
 
 
@@ -526,14 +531,16 @@ async def test_a_server_that_can_only_ask_in_the_older_way_says_so_to_the_doctor
 ) -> None:
     person = Person(THREE)
     async with ready(config()) as box:
-        assert "no back-channel" in error_text(await call_with(named(box, "ask"), box, person.context, message="?"))
+        assert "no back-channel" in error_text(
+            await call_with(tool_by_name(box, "ask"), box, person.context, message="?")
+        )
         [check] = [check async for check in box.diagnose("file:s") if check.name == "questions"]
     assert check.finding is CheckStatus.DOUBTFUL
     assert check.detail == "It tried to ask a user during a call in a way that MCP 2026-07-28 does not have."
     assert check.fix == "set its protocol to 2025-11-25"
     for protocol in (Protocol.V2025_11_25, Protocol.V2025_06_18):
         async with ready(config(protocol=protocol)) as box:
-            answer = json.loads(text(await call_with(named(box, "ask"), box, person.context, message="?")))
+            answer = json.loads(text(await call_with(tool_by_name(box, "ask"), box, person.context, message="?")))
             assert answer["data"] == {"seats": 3, "where": "back"}
             assert [check async for check in box.diagnose("file:s") if check.name == "questions"] == []
 
@@ -541,6 +548,6 @@ async def test_a_server_that_can_only_ask_in_the_older_way_says_so_to_the_doctor
 async def test_a_question_that_the_newest_protocol_does_not_have_is_seen_over_a_pipe() -> None:
     listing = [[{"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}]]
     async with ready(raw(script={"listings": listing, "calls": {"t": {"do": "ask"}}})) as box:
-        assert text(await call(named(box, "t"), box)) == "done"
+        assert text(await call(tool_by_name(box, "t"), box)) == "done"
         checks = [check.name async for check in box.diagnose("file:s")]
     assert "questions" in checks

@@ -14,7 +14,18 @@ from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerStat
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import OK, Answer, Message, Reaction, Silence, error, result
 from tests.fakes.mcp.event_stream import FakeEventStream, FakeSideStream
-from tests.mcp.toolboxes import call, connected, error_text, http_server, named, started, text, tools_of, unknown, until
+from tests.mcp.toolboxes import (
+    call,
+    connected,
+    error_text,
+    http_server,
+    running_toolbox,
+    text,
+    tool_by_name,
+    tools_of,
+    unknown,
+    until,
+)
 
 HTML = Answer(200, b"<html>hello</html>", {"content-type": "text/html"})
 NOT_SSE = "with a stream of events. Fix: check its url, and that its transport is the right one."
@@ -37,7 +48,7 @@ def status(box: McpToolbox, name: str = "s") -> ServerStatus:
 async def test_the_librarys_own_server_is_spoken_to_and_its_death_is_seen_at_once(kind: HttpKind) -> None:
     with http_server(transport="sse") as (url, process):
         async with connected(ServerConfig("s", HttpTransport(url, kind=kind), tool_timeout=600.0)) as box:
-            assert text(await call(named(box, "echo"), box, text="hello")) == "hello"
+            assert text(await call(tool_by_name(box, "echo"), box, text="hello")) == "hello"
             process.kill()
             await until(lambda: status(box) is not ServerStatus.CONNECTED)
 
@@ -47,11 +58,11 @@ async def test_an_answer_of_several_megabytes_comes_through() -> None:
     async with FakeEventStream() as server:
         speaking(server).on["tools/call"] = lambda message: result(message, large)
         async with connected(older(server.url)) as box:
-            assert "characters left out" in text(await call(named(box, "t"), box))
+            assert "characters left out" in text(await call(tool_by_name(box, "t"), box))
 
 
 async def test_a_change_that_the_server_tells_of_is_fetched() -> None:
-    async with FakeEventStream() as server, started(older(speaking(server).url)) as box:
+    async with FakeEventStream() as server, running_toolbox(older(speaking(server).url)) as box:
         await box.offer()
         server.speak_legacy("t", "other", "third")
         server.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
@@ -87,11 +98,11 @@ async def test_a_request_that_is_refused_says_so_at_once_and_ends_no_other(
         speaking(neighbour)
         speaking(server).on["tools/call"] = react
         async with connected(older(server.url), older(neighbour.url, "n")) as box:
-            beside = asyncio.create_task(call(named(box, "t", "n"), box))
-            same = asyncio.create_task(call(named(box, "other"), box))
+            beside = asyncio.create_task(call(tool_by_name(box, "t", "n"), box))
+            same = asyncio.create_task(call(tool_by_name(box, "other"), box))
             await arrived.wait()
             await until(lambda: sibling)
-            assert said in error_text(await call(named(box, "t"), box))
+            assert said in error_text(await call(tool_by_name(box, "t"), box))
             release.set()
             server.say(result(sibling[0], OK).body)
             assert text(await same) == "ok"
@@ -100,10 +111,10 @@ async def test_a_request_that_is_refused_says_so_at_once_and_ends_no_other(
 
 
 async def test_a_server_that_takes_no_requests_any_more_loses_its_session_at_once() -> None:
-    async with FakeEventStream() as server, started(older(speaking(server).url)) as box:
+    async with FakeEventStream() as server, running_toolbox(older(speaking(server).url)) as box:
         await box.offer()
         server.on["tools/call"] = server.on["tools/list"] = Answer(500)
-        assert "500" in unknown(await call(named(box, "t"), box))
+        assert "500" in unknown(await call(tool_by_name(box, "t"), box))
         await until(lambda: server.opened >= 2)
         server.speak_legacy("t")
         await until(lambda: status(box) is ServerStatus.CONNECTED)
@@ -114,7 +125,7 @@ async def test_a_forgotten_session_is_made_again_and_the_call_repeated_once() ->
         answers = iter([Answer(404)])
         speaking(server).on["tools/call"] = lambda message: next(answers, None) or result(message, OK)
         async with connected(older(server.url)) as box:
-            assert text(await call(named(box, "t"), box)) == "ok"
+            assert text(await call(tool_by_name(box, "t"), box)) == "ok"
         assert server.opened == 2
 
 
@@ -125,8 +136,8 @@ async def test_a_stream_that_is_cut_ends_the_calls_on_it_at_once_and_no_others()
         speaking(neighbour)
         speaking(server).on["tools/call"] = Silence()
         async with connected(older(server.url, tool_timeout=600.0), older(neighbour.url, "n")) as box:
-            beside = asyncio.create_task(call(named(box, "t", "n"), box))
-            here = asyncio.create_task(call(named(box, "t"), box))
+            beside = asyncio.create_task(call(tool_by_name(box, "t", "n"), box))
+            here = asyncio.create_task(call(tool_by_name(box, "t"), box))
             await arrived.wait()
             await until(lambda: "tools/call" in server.methods())
             server.cut()
@@ -148,7 +159,7 @@ async def test_a_stream_that_is_cut_ends_the_calls_on_it_at_once_and_no_others()
     ],
 )
 async def test_an_address_without_an_event_stream_is_described(instead: Answer, said: str) -> None:
-    async with FakeEventStream(instead=instead) as server, started(older(server.url)) as box:
+    async with FakeEventStream(instead=instead) as server, running_toolbox(older(server.url)) as box:
         [absent] = (await box.offer()).absent
         assert said in absent
 
@@ -159,7 +170,7 @@ async def test_an_address_without_an_event_stream_is_described(instead: Answer, 
 async def test_a_stream_that_wants_to_be_written_to_elsewhere_is_not_trusted(address: str) -> None:
     async with FakeEventStream() as server:
         speaking(server).first = f"event: endpoint\ndata: {address.replace('{port}', str(server.port))}\n\n"
-        async with started(older(server.url)) as box:
+        async with running_toolbox(older(server.url)) as box:
             [absent] = (await box.offer()).absent
         assert "Its stream of events wants to be written to at another host. Fix: use the url of that host." in absent
         assert set(server.methods()) == {"GET"}
@@ -169,7 +180,7 @@ async def test_a_stream_that_wants_to_be_written_to_elsewhere_is_not_trusted(add
 async def test_a_stream_that_does_not_say_where_to_write_to_is_not_waited_for_for_ever(first: str) -> None:
     async with FakeEventStream() as server:
         speaking(server).first = first
-        async with started(older(server.url, connect_timeout=0.3)) as box:
+        async with running_toolbox(older(server.url, connect_timeout=0.3)) as box:
             [absent] = (await box.offer()).absent
         assert "Server s did not answer within 0.3 s." in absent
         assert "initialize" not in server.methods()
@@ -181,7 +192,7 @@ async def test_nothing_is_asked_of_a_private_address_that_an_admin_has_defined()
 
     async with FakeEventStream() as server:
         url = f"https://tools.example:{server.port}/sse"
-        async with started(older(url, id="u1"), resolve=resolve) as box:
+        async with running_toolbox(older(url, id="u1"), resolve=resolve) as box:
             [absent] = (await box.offer()).absent
         assert "is on this machine or in a private network" in absent
         assert server.seen == []
@@ -192,17 +203,17 @@ async def test_an_answer_in_the_stream_of_no_request_reaches_its_call(*, early: 
     async with FakeSideStream(early=early) as server:
         server.speak_legacy("t", session="s1")
         server.on["tools/call"] = lambda m: result(m, {"content": [{"type": "text", "text": m["params"]["name"]}]})
-        async with started(ServerConfig("s", HttpTransport(server.url))) as box:
+        async with running_toolbox(ServerConfig("s", HttpTransport(server.url))) as box:
             await until(lambda: tools_of(box))
             await until(lambda: server.opened)
             for _ in range(2):
-                calls = await asyncio.gather(*(call(named(box, "t"), box) for _ in range(5)))
+                calls = await asyncio.gather(*(call(tool_by_name(box, "t"), box) for _ in range(5)))
                 assert [text(outcome) for outcome in calls] == ["t"] * 5
             assert server.opened == 1
             server.cut()
             server.on["tools/call"] = lambda m: error(m, -32603, "No disk")
             await until(lambda: server.opened == 2)
-            assert error_text(await call(named(box, "t"), box)) == "Error calling MCP server: No disk"
+            assert error_text(await call(tool_by_name(box, "t"), box)) == "Error calling MCP server: No disk"
             assert status(box) is ServerStatus.CONNECTED
 
 
@@ -210,9 +221,9 @@ async def test_a_call_ends_with_the_stream_that_its_answer_should_come_in() -> N
     async with FakeSideStream() as server:
         server.speak_legacy("t", session="s1")
         server.on["tools/call"] = lambda m: result({**m, "id": 4711}, OK)
-        async with started(ServerConfig("s", HttpTransport(server.url))) as box:
+        async with running_toolbox(ServerConfig("s", HttpTransport(server.url))) as box:
             await until(lambda: tools_of(box))
-            waiting = asyncio.create_task(call(named(box, "t"), box))
+            waiting = asyncio.create_task(call(tool_by_name(box, "t"), box))
             await until(lambda: server.opened and "tools/call" in server.methods())
             server.cut()
             assert unknown(await waiting) == "The connection to server s was lost before it answered."

@@ -16,7 +16,7 @@ from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result
 from tests.fakes.mcp.event_stream import FakeEventStream
-from tests.mcp.toolboxes import ANA, connected, named, raw, remote, started, text, unsent, until
+from tests.mcp.toolboxes import ANA, connected, raw, remote, running_toolbox, text, tool_by_name, unsent_reason, until
 
 PLAIN = ToolNaming.PLAIN
 OF_A_WORKSPACE: dict[str, Any] = {"workspace": "slack:T1", "id": "1"}
@@ -30,7 +30,7 @@ def server(name: str, *tools: str, answers: str = "", **fields: Any) -> ServerCo
     return raw(name, script={"listings": [[listing]], "calls": dict.fromkeys(tools, answer)}, **fields)
 
 
-async def offered(box: McpToolbox, workspace: str = "") -> dict[str, str]:
+async def servers_by_tool(box: McpToolbox, workspace: str = "") -> dict[str, str]:
     """Return the servers of the offered tools, by the tools' names."""
     return {each.name: each.server for each in (await box.offer(workspace)).tools}
 
@@ -45,12 +45,12 @@ def find(offer: ToolSet, name: str) -> Tool:
 
 
 async def test_a_tool_of_several_servers_in_a_group_is_offered_once_by_the_first() -> None:
-    async with started(
+    async with running_toolbox(
         server("one", "find", "count", fallback_group="web", fallback_order=2),
         server("two", "find", "look", fallback_group="web", fallback_order=1),
         server("other", "find"),
     ) as box:
-        assert await offered(box) == {
+        assert await servers_by_tool(box) == {
             "other__find": "other",
             "web__count": "one",
             "web__find": "two",
@@ -68,14 +68,14 @@ async def test_the_next_server_of_a_group_answers_while_the_first_is_away(endpoi
         of_first = find(await box.offer(), "web__find")
         assert text(await run(box, of_first)) == "first"
         await endpoint.stop()
-        reason = unsent(await run(box, of_first))
+        reason = unsent_reason(await run(box, of_first))
         assert reason.endswith("Server second has the same tool. Call it again to use that one.")
         of_second = find(await box.offer(), "web__find")
         assert of_second.server == "second"
         assert text(await run(box, of_second)) == "second"
         await endpoint.listen()
         await box.connect("file:first")
-        assert (await offered(box))["web__find"] == "first"
+        assert (await servers_by_tool(box))["web__find"] == "first"
 
 
 @pytest.mark.parametrize("kind", [HttpKind.STREAMABLE, HttpKind.SSE])
@@ -88,7 +88,7 @@ async def test_a_server_that_answers_calls_with_http_errors_is_stood_in_for(kind
         first = ServerConfig("first", HttpTransport(endpoint.url, kind=kind), fallback_group="web")
         second = server("second", "find", fallback_group="web", fallback_order=2)
         timing = ConnectionTiming(idle_after=None, quiet_after=None)
-        async with started(first, second, pacing=timing, clock=lambda: now[0]) as box:
+        async with running_toolbox(first, second, pacing=timing, clock=lambda: now[0]) as box:
             await until(lambda: named_tools(box))
             sent, used = 0, []
             for _ in range(36):
@@ -121,7 +121,7 @@ async def test_a_plain_json_rpc_server_that_keeps_failing_is_left_alone_for_a_wh
     now = [1_000.0]
     endpoint.on["find"] = Answer(502, b"<h1>Bad Gateway</h1>", {"content-type": "text/html"})
     first = ServerConfig("first", HttpTransport(endpoint.url, kind=HttpKind.JSONRPC))
-    async with started(first, pacing=ConnectionTiming(), clock=lambda: now[0]) as box:
+    async with running_toolbox(first, pacing=ConnectionTiming(), clock=lambda: now[0]) as box:
         await until(lambda: named_tools(box))
         [tool] = (await box.offer()).tools
         for _ in range(5):
@@ -150,12 +150,12 @@ async def test_calls_wait_for_the_end_of_a_short_pause_and_are_not_sent_within_a
 ) -> None:
     endpoint.speak_modern("find")
     endpoint.on["tools/call"] = Answer(status, headers=headers)
-    async with started(remote("first", endpoint.url)) as box:
+    async with running_toolbox(remote("first", endpoint.url)) as box:
         await until(lambda: named_tools(box))
         tool = find(await box.offer(), "first__find")
         await run(box, tool)
         for _ in range(3):
-            unsent(await run(box, tool))
+            unsent_reason(await run(box, tool))
         assert endpoint.methods().count("tools/call") == 1
         assert (await box.offer()).tools == ()
         assert f"{status}" in (await box.offer()).absent[0]
@@ -170,24 +170,24 @@ async def test_the_time_of_a_pause_counts_without_a_clock_of_the_server_and_is_b
     endpoint.on["tools/call"] = Answer(429, headers=late)
     now = [1_000.0]
     timing = ConnectionTiming(idle_after=None, quiet_after=None)
-    async with started(remote("first", endpoint.url), pacing=timing, clock=lambda: now[0]) as box:
+    async with running_toolbox(remote("first", endpoint.url), pacing=timing, clock=lambda: now[0]) as box:
         await until(lambda: named_tools(box))
         tool = find(await box.offer(), "first__find")
         await run(box, tool)
         now[0] += 899.0
-        unsent(await run(box, tool))
+        unsent_reason(await run(box, tool))
         now[0] += 2.0
         endpoint.on["tools/call"] = lambda message: result(message, {"content": []})
         text(await run(box, tool))
 
 
 async def test_a_group_whose_servers_are_all_away_says_so_of_the_first() -> None:
-    async with started(
+    async with running_toolbox(
         server("one", "find", fallback_group="web"), server("two", "find", fallback_group="web"), first_wait=30.0
     ) as box:
         tool_of_one = find(await box.offer(), "web__find")
         await box.reconcile([])
-        assert "MCP server one not found" in unsent(await run(box, tool_of_one))
+        assert "MCP server one not found" in unsent_reason(await run(box, tool_of_one))
 
 
 # names without a prefix
@@ -195,8 +195,8 @@ async def test_a_group_whose_servers_are_all_away_says_so_of_the_first() -> None
 
 async def test_tools_keep_their_own_names_where_that_is_wanted_and_possible() -> None:
     names = ("find", "look__up", "mcp_x", "a.b", "countersign_help")
-    async with started(server("s", *names, tool_names=PLAIN)) as box:
-        seen = await offered(box)
+    async with running_toolbox(server("s", *names, tool_names=PLAIN)) as box:
+        seen = await servers_by_tool(box)
     assert "find" in seen
     assert "s__find" not in seen
     assert len(seen) == len(names)
@@ -204,7 +204,7 @@ async def test_tools_keep_their_own_names_where_that_is_wanted_and_possible() ->
 
 
 async def test_a_plain_name_that_another_server_has_is_refused_with_the_reason() -> None:
-    async with started(
+    async with running_toolbox(
         server("a", "find", "count", tool_names=PLAIN), server("b", "find", "look", tool_names=PLAIN)
     ) as box:
         offer = await box.offer()
@@ -226,7 +226,7 @@ async def test_a_call_by_hand_reaches_the_server_that_is_named_also_if_models_re
         server("usual", "look"),
     ) as box:
         for name, original in (("a", "find"), ("b", "find"), ("one", "look"), ("two", "look"), ("usual", "look")):
-            by_hand = box.by_server(named(box, original, name))
+            by_hand = box.by_server(tool_by_name(box, original, name))
             assert by_hand.name == f"{name}__{original}"
             offer = await box.offer()
             assert text(await run(box, find(offer, by_hand.name))) == name
@@ -242,7 +242,7 @@ async def test_the_doctor_names_tools_that_are_not_offered_because_of_their_name
 
 
 async def test_a_group_cannot_take_the_names_of_a_server() -> None:
-    async with started(server("web", "find"), server("other", "find", fallback_group="web")) as box:
+    async with running_toolbox(server("web", "find"), server("other", "find", fallback_group="web")) as box:
         offer = await box.offer()
         assert [(each.name, each.server) for each in offer.tools] == [("web__find", "other")]
         assert "A tool of server web has the name" in offer.absent[0]
@@ -251,11 +251,13 @@ async def test_a_group_cannot_take_the_names_of_a_server() -> None:
 async def test_a_call_by_hand_reaches_the_named_server_also_if_a_group_is_called_like_it() -> None:
     theirs = server("theirs", "find", "read_mcp_resource", fallback_group="docs", **OF_A_WORKSPACE)
     own_group = server("mail", "find", fallback_group="mail"), server("first", "find", fallback_group="mail")
-    async with started(server("docs", "find", fallback_group="g"), theirs, *own_group, allowances=PROGRAMS) as box:
+    async with running_toolbox(
+        server("docs", "find", fallback_group="g"), theirs, *own_group, allowances=PROGRAMS
+    ) as box:
         offer = await box.offer("slack:T1")
         assert find(offer, "docs__find").server == "theirs", "the group may have the name for models"
         for name in ("docs", "mail", "first"):
-            by_hand = box.by_server(named(box, "find", name))
+            by_hand = box.by_server(tool_by_name(box, "find", name))
             assert find(offer, by_hand.name).server == name
             assert text(await run(box, find(offer, by_hand.name))) == name
 
@@ -266,7 +268,7 @@ async def test_a_resource_is_read_from_the_named_server_also_if_a_group_is_calle
         endpoint.on["resources/list"] = lambda message: result(message, {"resources": [{"uri": "docs://1"}]})
         endpoint.on["resources/templates/list"] = lambda message: result(message, {"resourceTemplates": []})
         theirs = server("theirs", "read_mcp_resource", fallback_group="docs", **OF_A_WORKSPACE)
-        async with started(remote("docs", endpoint.url), theirs, allowances=PROGRAMS) as box:
+        async with running_toolbox(remote("docs", endpoint.url), theirs, allowances=PROGRAMS) as box:
             await box.offer("slack:T1")
             await box.sync("file:docs")
             offer = await box.offer("slack:T1")
@@ -276,18 +278,18 @@ async def test_a_resource_is_read_from_the_named_server_also_if_a_group_is_calle
 
 async def test_a_server_of_a_workspace_cannot_take_a_name_of_a_shared_one() -> None:
     home = server("a", "find", tool_names=PLAIN, **OF_A_WORKSPACE)
-    async with started(home, server("b", "find", tool_names=PLAIN), allowances=PROGRAMS) as box:
+    async with running_toolbox(home, server("b", "find", tool_names=PLAIN), allowances=PROGRAMS) as box:
         await box.offer("slack:T1")
-        assert await offered(box, "slack:T1") == {"find": "b"}
+        assert await servers_by_tool(box, "slack:T1") == {"find": "b"}
         assert box.servers()[1].left_out == ()
 
 
 async def test_a_server_of_a_workspace_has_no_precedence_from_its_group() -> None:
     joins = server("a", "find", "look", fallback_group="g", tool_names=PLAIN, **OF_A_WORKSPACE)
     of_file = server("b", "find", fallback_group="g", tool_names=PLAIN), server("c", "look", tool_names=PLAIN)
-    async with started(joins, *of_file, allowances=PROGRAMS) as box:
+    async with running_toolbox(joins, *of_file, allowances=PROGRAMS) as box:
         await box.offer("slack:T1")
-        assert await offered(box, "slack:T1") == {"find": "b", "look": "c"}
+        assert await servers_by_tool(box, "slack:T1") == {"find": "b", "look": "c"}
 
 
 def named_tools(box: McpToolbox) -> bool:

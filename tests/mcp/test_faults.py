@@ -23,12 +23,12 @@ from tests.mcp.toolboxes import (
     call,
     call_with,
     faster,
-    named,
     remote,
-    started,
+    running_toolbox,
     text,
+    tool_by_name,
     tools_of,
-    unsent,
+    unsent_reason,
     until,
 )
 
@@ -48,26 +48,26 @@ async def test_a_fault_has_the_cost_of_its_row_and_harms_no_other_call(fault: Fa
         assert all(NAME.fullmatch(tool.name) for tool in offered)
         since = _state(box, "bad").connected_at
         context = CallContext(ANA, "k", deadline=fault.deadline)
-        outcome = await call_with(named(box, "badly", "bad"), box, context)
-        assert (type(outcome), _said(outcome)) == (fault.kind, fault.words)
+        outcome = await call_with(tool_by_name(box, "badly", "bad"), box, context)
+        assert (type(outcome), _outcome_text(outcome)) == (fault.kind, fault.words)
         assert bad.sent() == fault.sent
         match fault.afterwards:
             case Afterwards.KEPT:
-                assert text(await call(named(box, "well", "bad"), box)) == DONE
+                assert text(await call(tool_by_name(box, "well", "bad"), box)) == DONE
                 assert (_state(box, "bad").status, _state(box, "bad").connected_at) == (ServerStatus.CONNECTED, since)
                 assert await _complaint(box) == fault.left_out
             case Afterwards.ANEW:
                 await until(lambda: _state(box, "bad").connected_at not in (None, since))
-                assert text(await call(named(box, "well", "bad"), box)) == DONE
+                assert text(await call(tool_by_name(box, "well", "bad"), box)) == DONE
             case Afterwards.PAUSED:
                 assert _state(box, "bad").status is ServerStatus.FAILED
-                reason = unsent(await call(named(box, "well", "bad"), box))
+                reason = unsent_reason(await call(tool_by_name(box, "well", "bad"), box))
                 assert reason.startswith("Server bad does not work and is not tried again for ")
                 assert "It asks to wait" in reason
                 assert (_state(box, "bad").connected_at, bad.sent()) == (since, fault.sent)
             case Afterwards.AWAY:
                 await until(lambda: _state(box, "bad").status is ServerStatus.FAILED)
-                assert "cannot be reached" in unsent(await call(named(box, "well", "bad"), box))
+                assert "cannot be reached" in unsent_reason(await call(tool_by_name(box, "well", "bad"), box))
 
 
 @pytest.mark.parametrize("fault", USELESS, ids=[fault.name for fault in USELESS])
@@ -89,9 +89,9 @@ async def test_an_odd_answer_fails_its_call_and_no_other(transport: str, tmp_pat
         since = _state(box, "bad").connected_at
         outcomes = {}
         for tool, name in tools.items():
-            outcome = await call_with(named(box, tool, "bad"), box, CallContext(ANA, "k", deadline=SOON))
-            outcomes[name] = type(outcome), _said(outcome)
-            assert text(await call(named(box, "well", "bad"), box)) == DONE, name
+            outcome = await call_with(tool_by_name(box, tool, "bad"), box, CallContext(ANA, "k", deadline=SOON))
+            outcomes[name] = type(outcome), _outcome_text(outcome)
+            assert text(await call(tool_by_name(box, "well", "bad"), box)) == DONE, name
         assert outcomes == {name: (kind, words) for name, (_, kind, words) in odd.items()}
         assert bad.sent() == len(odd)
         assert (_state(box, "bad").status, _state(box, "bad").connected_at) == (ServerStatus.CONNECTED, since)
@@ -100,10 +100,10 @@ async def test_an_odd_answer_fails_its_call_and_no_other(transport: str, tmp_pat
 
 async def test_a_flood_of_changes_is_asked_about_a_few_times(tmp_path: Path) -> None:
     [flood] = [fault for fault in FAULTS if fault.name == "flood of changes"]
-    async with flood.served(tmp_path) as bad, started(bad.config) as box:
+    async with flood.served(tmp_path) as bad, running_toolbox(bad.config) as box:
         await box.offer()
         for name in ("badly", "well"):
-            assert text(await call(named(box, name, "bad"), box)) == DONE
+            assert text(await call(tool_by_name(box, name, "bad"), box)) == DONE
         assert (tmp_path / "record").read_text().count('"tools/list"') < 50
 
 
@@ -113,7 +113,7 @@ async def _with_neighbour(bad: Bad) -> AsyncIterator[McpToolbox]:
     async with FakeEndpoint() as good:
         good.speak_modern("well")
         good.on["tools/call"] = lambda message: result(message, SOUND)
-        async with started(bad.config, remote("good", good.url), pacing=PACING) as box:
+        async with running_toolbox(bad.config, remote("good", good.url), pacing=PACING) as box:
             await until(lambda: tools_of(box, "good"))
             since = _state(box, "good").connected_at
             over = asyncio.Event()
@@ -121,7 +121,7 @@ async def _with_neighbour(bad: Bad) -> AsyncIterator[McpToolbox]:
             async def call_repeatedly() -> None:
                 while not over.is_set():
                     async with asyncio.timeout(SOON):
-                        assert text(await call(named(box, "well", "good"), box)) == DONE
+                        assert text(await call(tool_by_name(box, "well", "good"), box)) == DONE
                     await asyncio.sleep(0.05)
 
             beside = asyncio.create_task(call_repeatedly())
@@ -145,7 +145,7 @@ def _state(box: McpToolbox, name: str) -> ServerSnapshot:
     return next(server for server in box.servers() if server.config.name == name)
 
 
-def _said(outcome: ToolOutcome) -> str:
+def _outcome_text(outcome: ToolOutcome) -> str:
     match outcome:
         case CallReturned(result):
             return result.text

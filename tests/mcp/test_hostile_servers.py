@@ -17,7 +17,7 @@ from bot.mcp.config.checks import AllowedTargets, resolve_host
 from bot.mcp.redaction import KnownSecrets, Redaction, secrets_of
 from bot.mcp.transports.http import GuardedTransport, http_client
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result, tool
-from tests.mcp.toolboxes import connected, raw, remote, started, until
+from tests.mcp.toolboxes import connected, raw, remote, running_toolbox, until
 
 _MEGABYTE = 1024 * 1024
 
@@ -32,7 +32,7 @@ async def test_a_catalogue_that_is_too_large_is_cut_and_says_so(endpoint: FakeEn
     huge = [{**tool(f"t{n}"), "description": "x" * (6 * _MEGABYTE // count)} for n in range(count)]
     endpoint.speak_modern()
     endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool("first"), *huge]})
-    async with started(remote("s", endpoint.url), review=ReviewPolicy.OFF) as box:
+    async with running_toolbox(remote("s", endpoint.url), review=ReviewPolicy.OFF) as box:
         offered = (await box.offer()).tools
         assert offered[0].original_name == "first"
         assert len(offered) < count + 1
@@ -54,7 +54,7 @@ async def test_resources_and_prompts_are_bounded_like_tools() -> None:
         async def keep(_server: str, capabilities: ServerCapabilities) -> None:
             kept.append(capabilities)
 
-        async with started(remote("s", endpoint.url), on_synced=keep):
+        async with running_toolbox(remote("s", endpoint.url), on_synced=keep):
             await until(lambda: bool(kept))
     assert 0 < len(kept[0].resources) < 6
     assert 0 < len(kept[0].prompts) < 6
@@ -84,7 +84,7 @@ async def test_an_item_with_the_servers_own_secret_is_left_out_and_the_rest_stay
         async def keep(_server: str, capabilities: ServerCapabilities) -> None:
             kept.append(capabilities)
 
-        async with started(remote("s", endpoint.url, {"X-Key": secret}), on_synced=keep) as box:
+        async with running_toolbox(remote("s", endpoint.url, {"X-Key": secret}), on_synced=keep) as box:
             await until(lambda: bool(kept))
             found = [check async for check in box.diagnose(box.servers()[0].config.id)]
     assert secret not in repr(kept)
@@ -219,6 +219,6 @@ async def test_a_tool_that_only_a_page_of_the_servers_own_may_use_is_offered_to_
         {"name": "odd", "inputSchema": {"type": "object"}, "_meta": {"ui": {"visibility": "app"}}},
         {"name": "plain", "inputSchema": {"type": "object"}},
     ]
-    async with started(raw(script={"listings": [[{"tools": tools}]]})) as box:
+    async with running_toolbox(raw(script={"listings": [[{"tools": tools}]]})) as box:
         offered = await box.offer()
     assert [tool.original_name for tool in offered.tools] == ["for_both", "odd", "plain"]

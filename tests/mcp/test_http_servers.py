@@ -17,12 +17,12 @@ from tests.mcp.toolboxes import (
     error_text,
     faster,
     http_server,
-    named,
     remote,
-    started,
+    running_toolbox,
     text,
+    tool_by_name,
     unknown,
-    unsent,
+    unsent_reason,
     until,
 )
 
@@ -44,7 +44,7 @@ def status(box: McpToolbox) -> ServerStatus:
 async def test_a_refused_connection_has_its_status_and_a_fix(endpoint: FakeEndpoint, code: int, said: str) -> None:
     for method in ("server/discover", "initialize"):
         endpoint.on[method] = Answer(code, b"<html>no</html>", {"content-type": "text/html"})
-    async with started(remote("s", endpoint.url)) as box:
+    async with running_toolbox(remote("s", endpoint.url)) as box:
         [absent] = (await box.offer()).absent
         assert said in absent
         cause, _, fix = absent.partition(" Fix:")
@@ -55,7 +55,7 @@ async def test_an_unreachable_address_is_named_without_its_secrets(endpoint: Fak
     port = endpoint.port
     await endpoint.stop()
     config = remote("s", f"http://ana:passw0rd@127.0.0.1:{port}/mcp?key=abcdefg")
-    async with started(config) as box:
+    async with running_toolbox(config) as box:
         [absent] = (await box.offer()).absent
     assert f"cannot be reached at http://127.0.0.1:{port}/mcp" in absent
     assert "passw0rd" not in absent
@@ -71,12 +71,12 @@ async def test_headers_are_sent_and_never_shown(endpoint: FakeEndpoint, caplog: 
     endpoint.speak_modern("t")
     endpoint.on["tools/call"] = echoing
     async with connected(remote("s", endpoint.url, {"Authorization": "Bearer top-secret-1"})) as box:
-        said = error_text(await call(named(box, "t"), box))
+        said = error_text(await call(tool_by_name(box, "t"), box))
         endpoint.on["server/discover"] = endpoint.on["initialize"] = echoing
         endpoint.on["tools/call"] = HangUp()
     assert all(headers["authorization"] == "Bearer top-secret-1" for headers, _ in endpoint.seen)
     assert {headers["accept-encoding"] for headers, _ in endpoint.seen} == {"identity"}
-    async with started(remote("s", endpoint.url, {"Authorization": "Bearer top-secret-1"})) as box:
+    async with running_toolbox(remote("s", endpoint.url, {"Authorization": "Bearer top-secret-1"})) as box:
         [absent] = (await box.offer()).absent
         problem = box.servers()[0].problem
     assert "***" in said
@@ -103,10 +103,10 @@ async def test_a_broken_answer_fails_one_call_and_not_its_siblings(endpoint: Fak
     endpoint.on["tools/call"] = by_name
     async with connected(remote("s", endpoint.url)) as box:
         first = box.servers()[0].connected_at
-        bad, good = await asyncio.gather(call(named(box, "t"), box), call(named(box, "other"), box))
+        bad, good = await asyncio.gather(call(tool_by_name(box, "t"), box), call(tool_by_name(box, "other"), box))
         unknown(bad)
         assert text(good) == "ok"
-        assert text(await call(named(box, "other"), box)) == "ok"
+        assert text(await call(tool_by_name(box, "other"), box)) == "ok"
         assert box.servers()[0].connected_at == first
         assert endpoint.methods().count("tools/call") == 3
 
@@ -116,9 +116,9 @@ async def test_a_call_that_was_not_accepted_counts_as_unsent_and_a_later_one_con
 ) -> None:
     endpoint.speak_modern("t")
     async with connected(remote("s", endpoint.url)) as box:
-        tool = named(box, "t")
+        tool = tool_by_name(box, "t")
         await endpoint.stop()
-        assert "cannot be reached" in unsent(await call(tool, box))
+        assert "cannot be reached" in unsent_reason(await call(tool, box))
         assert status(box) in (ServerStatus.FAILED, ServerStatus.CONNECTING)
         await endpoint.listen()
         assert text(await call(tool, box)) == "ok"
@@ -127,7 +127,7 @@ async def test_a_call_that_was_not_accepted_counts_as_unsent_and_a_later_one_con
 async def test_a_call_that_finds_the_port_closed_for_a_moment_is_sent_once_more(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("t")
     async with connected(remote("s", endpoint.url), pacing=faster(quick_pause=0.3)) as box:
-        tool = named(box, "t")
+        tool = tool_by_name(box, "t")
         await endpoint.stop()
         calling = asyncio.create_task(call(tool, box))
         await until(lambda: status(box) is ServerStatus.FAILED)
@@ -163,7 +163,7 @@ async def test_a_server_that_asks_to_be_left_alone_is_not_connected_until_then_b
 ) -> None:
     moment = [1000.0]
     endpoint.on = dict.fromkeys(("server/discover", "initialize"), Answer(503, headers={"retry-after": "60"}))
-    async with started(remote("s", endpoint.url), clock=lambda: moment[0]) as box:
+    async with running_toolbox(remote("s", endpoint.url), clock=lambda: moment[0]) as box:
         await until(lambda: "It asks to wait 60 s." in box.servers()[0].problem)
         tried = len(endpoint.seen)
         moment[0] += 59

@@ -12,7 +12,7 @@ from bot.mcp.review import is_distinctive, scan_definition
 ENCODED = "aGVsbG8gd29ybGQ5" * 6
 
 
-def found(
+def scan_reasons(
     text: str = "", *, name: str = "t", schema: dict[str, Any] | None = None, beside: set[str] | None = None
 ) -> str:
     tool = types.Tool(name=name, description=text, input_schema=schema or {"type": "object"})
@@ -43,7 +43,7 @@ def found(
     ],
 )
 def test_suspicious_texts_are_found(text: str, reason: str) -> None:
-    assert reason in found(text, beside={"create_issue"})
+    assert reason in scan_reasons(text, beside={"create_issue"})
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_suspicious_texts_are_found(text: str, reason: str) -> None:
     ],
 )
 def test_plain_texts_are_not_found(text: str) -> None:
-    assert found(text, beside={"create_issue"}) == ""
+    assert scan_reasons(text, beside={"create_issue"}) == ""
 
 
 def test_every_text_of_a_definition_is_looked_at() -> None:
@@ -77,18 +77,18 @@ def test_every_text_of_a_definition_is_looked_at() -> None:
         {"$defs": {"x": [{"anyOf": [{"const": order}]}]}},
     ]
     for schema in schemas:
-        assert "orders" in found(schema=schema), schema
+        assert "orders" in scan_reasons(schema=schema), schema
     titled = types.Tool(name="t", input_schema={}, annotations=types.ToolAnnotations(title=order))
     assert scan_definition(titled, ())
-    assert "orders" in found(name=order)
+    assert "orders" in scan_reasons(name=order)
 
 
 def test_names_of_other_servers_count_in_prose_and_not_among_values() -> None:
     beside = {"create_issue"}
-    assert "names tools" in found(
+    assert "names tools" in scan_reasons(
         schema={"properties": {"a": {"description": "as create_issue takes it"}}}, beside=beside
     )
-    assert found(schema={"properties": {"a": {"enum": ["create_issue"]}}}, beside=beside) == ""
+    assert scan_reasons(schema={"properties": {"a": {"enum": ["create_issue"]}}}, beside=beside) == ""
 
 
 def test_only_unusual_names_count_as_mentions_of_other_servers() -> None:

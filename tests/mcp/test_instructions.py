@@ -15,7 +15,7 @@ from bot.domain.tools import Tool, ToolKind
 from bot.mcp.server.capabilities import LONGEST_INSTRUCTIONS
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.programs import python
-from tests.mcp.toolboxes import FAKES, connected, started, until
+from tests.mcp.toolboxes import FAKES, connected, running_toolbox, until
 
 HELPFUL = "List the articles first.\nPrices are in yen."
 
@@ -30,7 +30,7 @@ def warehouse(folder: Path, text: str = HELPFUL, **fields: Any) -> ServerConfig:
     return ServerConfig("s", transport, **{"use_instructions": True, **fields})
 
 
-async def given(box: McpToolbox) -> list[str]:
+async def model_instructions(box: McpToolbox) -> list[str]:
     """Return the instructions that the model gets."""
     return [guide.instructions for guide in (await box.offer()).guidance if guide.instructions]
 
@@ -40,15 +40,15 @@ def waiting(box: McpToolbox) -> list[Tool]:
 
 
 async def test_they_are_given_where_the_server_says_that_they_are_used_and_nowhere_else(tmp_path: Path) -> None:
-    async with started(warehouse(tmp_path)) as box:
-        assert await given(box) == [HELPFUL]
+    async with running_toolbox(warehouse(tmp_path)) as box:
+        assert await model_instructions(box) == [HELPFUL]
         offer = await box.offer()
         assert offer.absent == ()
         assert all(tool.kind is not ToolKind.INSTRUCTIONS for tool in offer.callable_tools)
         assert offer.find(ToolKind.INSTRUCTIONS) is None
         assert box.servers()[0].tool_count == len(box.capabilities("file:s").tools)
-    async with started(warehouse(tmp_path, use_instructions=False)) as box:
-        assert await given(box) == []
+    async with running_toolbox(warehouse(tmp_path, use_instructions=False)) as box:
+        assert await model_instructions(box) == []
         assert box.capabilities("file:s").instructions is None
 
 
@@ -59,8 +59,8 @@ async def test_another_text_waits_for_a_review_that_shows_all_of_it(tmp_path: Pa
         pins = first_pins(box.capabilities("file:s").definitions)
     changed = "List the articles first.\nPrices are in dollars.\u202e"
     server = DesiredServer(warehouse(tmp_path, changed), pinned=pins)
-    async with started(server) as box:
-        assert await given(box) == []
+    async with running_toolbox(server) as box:
+        assert await model_instructions(box) == []
         offer = await box.offer()
         waits = "The instructions of server s wait for an admin's review, because they are new or changed."
         assert offer.absent == (f"{waits} Fix: /mcp review s",)
@@ -74,14 +74,14 @@ async def test_another_text_waits_for_a_review_that_shows_all_of_it(tmp_path: Pa
         accepted = first_pins(replace(tool, flags=()) for tool in box.capabilities("file:s").definitions)
         await box.reconcile([replace(server, pinned=accepted)])
         await until(lambda: not waiting(box))
-        assert await given(box) == [change.after]
+        assert await model_instructions(box) == [change.after]
 
 
 async def test_instructions_that_are_switched_on_later_wait_although_the_tools_are_pinned(tmp_path: Path) -> None:
     async with connected(warehouse(tmp_path, use_instructions=False)) as box:
         pins = first_pins(box.capabilities("file:s").definitions)
-    async with started(DesiredServer(warehouse(tmp_path), pinned=pins)) as box:
-        assert await given(box) == []
+    async with running_toolbox(DesiredServer(warehouse(tmp_path), pinned=pins)) as box:
+        assert await model_instructions(box) == []
         assert [tool.description for tool in waiting(box)] == [HELPFUL]
 
 
@@ -93,15 +93,17 @@ async def test_instructions_that_are_switched_on_later_wait_although_the_tools_a
     ],
 )
 async def test_suspicious_instructions_wait_from_the_first_day(tmp_path: Path, text: str, flag: str) -> None:
-    async with started(warehouse(tmp_path, text)) as box:
-        assert await given(box) == []
+    async with running_toolbox(warehouse(tmp_path, text)) as box:
+        assert await model_instructions(box) == []
         (tool,) = waiting(box)
         assert flag in "; ".join(tool.flags)
 
 
 async def test_where_nothing_is_withheld_they_are_given_unreviewed(tmp_path: Path) -> None:
-    async with started(DesiredServer(warehouse(tmp_path), pinned={"other": "pin"}), review=ReviewPolicy.OFF) as box:
-        assert await given(box) == [HELPFUL]
+    async with running_toolbox(
+        DesiredServer(warehouse(tmp_path), pinned={"other": "pin"}), review=ReviewPolicy.OFF
+    ) as box:
+        assert await model_instructions(box) == [HELPFUL]
         assert len(waiting(box)) == 1
 
 
@@ -114,8 +116,8 @@ async def test_where_nothing_is_withheld_they_are_given_unreviewed(tmp_path: Pat
 )
 async def test_a_text_that_cannot_be_given_is_left_out_and_said(tmp_path: Path, text: str, reason: str) -> None:
     config = warehouse(tmp_path, text, env={"PASSWORD": "hunter2-of-the-desk"})
-    async with started(DesiredServer(config, secrets=frozenset({"hunter2-of-the-desk"}))) as box:
-        assert await given(box) == []
+    async with running_toolbox(DesiredServer(config, secrets=frozenset({"hunter2-of-the-desk"}))) as box:
+        assert await model_instructions(box) == []
         assert box.servers()[0].left_out == (reason,)
         assert len((await box.offer()).tools) == 4
 
@@ -127,7 +129,7 @@ async def test_a_tool_with_the_name_of_the_instructions_is_left_out() -> None:
     ]
     script = {"listings": [[{"tools": tools}]], "calls": {}}
     transport = StdioTransport("python", ("-S", "-E", str(FAKES / "raw.py"), json.dumps(script)))
-    async with started(ServerConfig("s", transport, use_instructions=True)) as box:
+    async with running_toolbox(ServerConfig("s", transport, use_instructions=True)) as box:
         assert [tool.name for tool in (await box.offer()).tools] == ["s__t"]
-        assert await given(box) == []
+        assert await model_instructions(box) == []
         assert box.servers()[0].left_out == ("mcp:instructions: the name stands for the instructions",)

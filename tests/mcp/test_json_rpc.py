@@ -15,7 +15,17 @@ from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerStat
 from bot.engine.policy.evaluation import PolicyRequest, RuleMatch, match_rule
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence
-from tests.mcp.toolboxes import call, connected, error_text, started, text, tools_of, unknown, unsent, until
+from tests.mcp.toolboxes import (
+    call,
+    connected,
+    error_text,
+    running_toolbox,
+    text,
+    tools_of,
+    unknown,
+    unsent_reason,
+    until,
+)
 
 FIX = " Fix: check the url of server weather, and that its transport is the right one."
 
@@ -28,17 +38,17 @@ def answer(message: Message, result: Any) -> Answer:
     return Answer(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
-def refused(request: Message, status: int = 200, **error: Any) -> Answer:
+def error_answer(request: Message, status: int = 200, **error: Any) -> Answer:
     return Answer(status, {"jsonrpc": "2.0", "id": request["id"], "error": error})
 
 
-async def asked(box: McpToolbox, method: str = "get_weather", server: str = "weather", **more: Any) -> Any:
+async def call_method(box: McpToolbox, method: str = "get_weather", server: str = "weather", **more: Any) -> Any:
     [tool] = tools_of(box, server)
     return await call(tool, box, method=method, **more)
 
 
 async def test_the_server_has_one_tool_with_these_words_and_is_asked_nothing(endpoint: FakeEndpoint) -> None:
-    async with started(plain(endpoint.url, "server-123", title="Weather API")) as box:
+    async with running_toolbox(plain(endpoint.url, "server-123", title="Weather API")) as box:
         [tool] = (await box.offer()).tools
         [state] = box.servers()
     assert endpoint.seen == []
@@ -63,7 +73,7 @@ async def test_the_server_has_one_tool_with_these_words_and_is_asked_nothing(end
 )
 async def test_a_rule_may_be_about_some_of_its_methods(method: str, found: RuleMatch) -> None:
     rule = Rule(ApprovalPolicy.ALWAYS_ALLOW, server="weather", tool="mcp_weather", arguments={"method": "get_*"})
-    async with FakeEndpoint() as endpoint, started(plain(endpoint.url)) as box:
+    async with FakeEndpoint() as endpoint, running_toolbox(plain(endpoint.url)) as box:
         [tool] = (await box.offer()).tools
     place = ConversationKey("console", "here", "terminal", "1")
     assert (
@@ -74,7 +84,7 @@ async def test_a_rule_may_be_about_some_of_its_methods(method: str, found: RuleM
 async def test_a_call_sends_the_method_and_its_parameters_and_returns_the_result(endpoint: FakeEndpoint) -> None:
     endpoint.on["get_weather"] = lambda message: answer(message, {"data": {"sky": "bedeckt, 9 °C"}})
     async with connected(plain(endpoint.url)) as box:
-        said = await asyncio.gather(*(asked(box, params={"location": "London"}) for _ in range(2)))
+        said = await asyncio.gather(*(call_method(box, params={"location": "London"}) for _ in range(2)))
     assert [text(each) for each in said] == ['{"data": {"sky": "bedeckt, 9 °C"}}'] * 2
     ids = [message.pop("id") for _, message in endpoint.seen]
     assert len(set(ids)) == 2
@@ -92,7 +102,7 @@ async def test_a_call_sends_the_method_and_its_parameters_and_returns_the_result
 async def test_a_result_is_a_text(endpoint: FakeEndpoint, result: Any, said: str) -> None:
     endpoint.on["get_weather"] = lambda message: answer(message, result)
     async with connected(plain(endpoint.url)) as box:
-        assert text(await asked(box)) == said
+        assert text(await call_method(box)) == said
     assert "params" not in endpoint.seen[0][1]
 
 
@@ -100,16 +110,19 @@ async def test_a_result_is_a_text(endpoint: FakeEndpoint, result: Any, said: str
     ("reaction", "said"),
     [
         (
-            lambda m: refused(m, code=-32603, message="Internal error", data="Location not found"),
+            lambda m: error_answer(m, code=-32603, message="Internal error", data="Location not found"),
             "Error calling MCP server: Internal error - Location not found",
         ),
         (
-            lambda m: refused(m, 500, code=-32603, message="Internal error", data="Location not found"),
+            lambda m: error_answer(m, 500, code=-32603, message="Internal error", data="Location not found"),
             "Error calling MCP server: Internal error - Location not found",
         ),
         # Numbers with a meaning of their own in MCP have none here: nothing is repeated.
-        (lambda m: refused(m, code=-32020, message="No"), "Error calling MCP server: No"),
-        (lambda m: refused(m, code=-32000, message="Connection closed"), "Error calling MCP server: Connection closed"),
+        (lambda m: error_answer(m, code=-32020, message="No"), "Error calling MCP server: No"),
+        (
+            lambda m: error_answer(m, code=-32000, message="Connection closed"),
+            "Error calling MCP server: Connection closed",
+        ),
         (Answer(302), "Error calling MCP server: MCP server request failed: 302 Found"),
         (Answer(404), f"Error calling MCP server: MCP server request failed: 404 Not Found.{FIX}"),
         (Answer(405, b"no"), f"Error calling MCP server: MCP server request failed: 405 Method Not Allowed.{FIX}"),
@@ -123,9 +136,9 @@ async def test_an_error_has_its_cause_and_touches_no_other_call(
     endpoint.on["get_weather"] = reaction
     endpoint.on["slow"] = lambda message: answer(message, "ok")
     async with connected(plain(endpoint.url)) as box:
-        beside = asyncio.create_task(asked(box, "slow"))
+        beside = asyncio.create_task(call_method(box, "slow"))
         await arrived.wait()
-        assert error_text(await asked(box)) == said
+        assert error_text(await call_method(box)) == said
         release.set()
         assert text(await beside) == "ok"
     assert endpoint.methods().count("get_weather") == 1
@@ -158,7 +171,7 @@ async def test_without_an_answer_the_outcome_is_unknown_and_the_call_is_sent_onc
     endpoint.on["get_weather"] = reaction
     seconds = 0.3 if isinstance(reaction, Silence) else 30.0
     async with connected(plain(endpoint.url, tool_timeout=seconds)) as box:
-        assert said in unknown(await asked(box))
+        assert said in unknown(await call_method(box))
         assert endpoint.methods() == ["get_weather"]
         if isinstance(reaction, Silence):
             await until(lambda: not endpoint._tasks)
@@ -167,7 +180,7 @@ async def test_without_an_answer_the_outcome_is_unknown_and_the_call_is_sent_onc
 async def test_a_server_that_is_not_there_was_sent_nothing(endpoint: FakeEndpoint) -> None:
     await endpoint.stop()
     async with connected(plain(endpoint.url)) as box:
-        assert "could not be reached" in unsent(await asked(box))
+        assert "could not be reached" in unsent_reason(await call_method(box))
 
 
 async def test_a_private_address_that_an_admin_has_defined_is_not_called() -> None:
@@ -177,4 +190,4 @@ async def test_a_private_address_that_an_admin_has_defined_is_not_called() -> No
     config = plain("https://tools.example/rpc", id="u1")
     async with connected(config, resolve=resolve) as box:
         [tool] = box.capabilities("u1").tools
-        assert "metadata service" in unsent(await call(tool, box, method="get_weather"))
+        assert "metadata service" in unsent_reason(await call(tool, box, method="get_weather"))

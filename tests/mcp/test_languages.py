@@ -17,16 +17,16 @@ from bot.mcp.errors import InvalidDefinition, Problem, RequestContext, split_fix
 from bot.mcp.failures import connect_failure, connection_lost, refused_status, timeout_message
 from bot.mcp.redaction import Redaction, Secret
 from bot.mcp.results import failed_result
-from tests.i18n.pseudo_language import untranslated
+from tests.i18n.pseudo_language import untranslated_words
 from tests.mcp.test_diagnostics import all_of
-from tests.mcp.toolboxes import raw, remote, started
+from tests.mcp.toolboxes import raw, remote, running_toolbox
 
 PROGRAM = raw("1", script={})
 ADDRESS = remote("1", "https://127.0.0.1")
 LAST_WORDS = ("12",)
 
 
-def failed(config: ServerConfig, error: BaseException, attempt: RequestContext | None = None) -> Problem:
+def connect_problem(config: ServerConfig, error: BaseException, attempt: RequestContext | None = None) -> Problem:
     return connect_failure(config, error, attempt or RequestContext(), LAST_WORDS, redact=Redaction(), limit=5.0)
 
 
@@ -34,13 +34,15 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "a program without an answer": lambda: timeout_message(PROGRAM, LAST_WORDS, 5.0),
     "an address without an answer": lambda: timeout_message(ADDRESS, (), 5.0),
     "a lost connection": lambda: connection_lost(PROGRAM, LAST_WORDS),
-    "an invalid definition": lambda: failed(ADDRESS, InvalidDefinition("12", "34")),
-    "an ended program": lambda: failed(PROGRAM, MCPError(CONNECTION_CLOSED, "")),
-    "an unknown program": lambda: failed(PROGRAM, FileNotFoundError(2, "3")),
-    "a program that cannot be started": lambda: failed(PROGRAM, OSError(2, "3")),
-    "an address that is not reached": lambda: failed(ADDRESS, OSError(), RequestContext(failure="12", quotes=True)),
-    "a rejected request": lambda: failed(ADDRESS, OSError(), RequestContext(status=599, retry_after=3.0)),
-    "another version": lambda: failed(replace(ADDRESS, protocol=Protocol.V2025_11_25), MCPError(1, "2")),
+    "an invalid definition": lambda: connect_problem(ADDRESS, InvalidDefinition("12", "34")),
+    "an ended program": lambda: connect_problem(PROGRAM, MCPError(CONNECTION_CLOSED, "")),
+    "an unknown program": lambda: connect_problem(PROGRAM, FileNotFoundError(2, "3")),
+    "a program that cannot be started": lambda: connect_problem(PROGRAM, OSError(2, "3")),
+    "an address that is not reached": lambda: connect_problem(
+        ADDRESS, OSError(), RequestContext(failure="12", quotes=True)
+    ),
+    "a rejected request": lambda: connect_problem(ADDRESS, OSError(), RequestContext(status=599, retry_after=3.0)),
+    "another version": lambda: connect_problem(replace(ADDRESS, protocol=Protocol.V2025_11_25), MCPError(1, "2")),
 }
 
 
@@ -49,7 +51,7 @@ def test_a_problem_of_a_server_is_in_the_language_of_its_reader(pseudo_language:
     problem = PROBLEMS[name]()
     with use_language(pseudo_language):
         for text in (problem.text, problem.own, *split_fix(problem.text)):
-            assert set(untranslated(str(text))) <= {"python", "Error", "calling", "MCP", "server"}
+            assert set(untranslated_words(str(text))) <= {"python", "Error", "calling", "MCP", "server"}
             assert "⟦" not in english(text)
     assert str(problem.text) == english(problem.text)
 
@@ -68,7 +70,7 @@ def test_secrets_are_taken_out_of_a_problem_in_every_language() -> None:
 
 
 async def test_a_server_that_is_not_reached_says_so_to_everybody_in_their_language() -> None:
-    async with started(remote("s", "http://127.0.0.1:9/mcp")) as box:
+    async with running_toolbox(remote("s", "http://127.0.0.1:9/mcp")) as box:
         with pytest.raises(ServerTrouble) as refused:
             await box.sync("file:s")
         (snapshot,) = box.servers()
@@ -79,12 +81,12 @@ async def test_a_server_that_is_not_reached_says_so_to_everybody_in_their_langua
 
 
 async def test_the_doctor_speaks_the_language_of_the_asker(pseudo_language: str) -> None:
-    async with started(remote("1", "http://127.0.0.1:9/mcp")) as box:
+    async with running_toolbox(remote("1", "http://127.0.0.1:9/mcp")) as box:
         with use_language(pseudo_language):
             checks = await all_of(box.diagnose("file:1"))
     assert CheckStatus.BROKEN in {check.finding for check in checks}
     for check in checks:
-        words = set(untranslated(f"{check.detail} {check.fix}"))
+        words = set(untranslated_words(f"{check.detail} {check.fix}"))
         assert words <= {
             "http",
             "mcp",
@@ -102,10 +104,10 @@ async def test_the_doctor_speaks_the_language_of_the_asker(pseudo_language: str)
 async def test_the_checks_of_a_disabled_server_are_named_in_the_language_of_the_asker(
     pseudo_language: str, enablement: ServerEnablement
 ) -> None:
-    async with started(DesiredServer(PROGRAM, enablement)) as box:
+    async with running_toolbox(DesiredServer(PROGRAM, enablement)) as box:
         with use_language(pseudo_language):
             names = [str(check.name) for check in await all_of(box.diagnose("file:1"))]
-    assert not {word for name in names for word in untranslated(name)} - {"MCP"}
+    assert not {word for name in names for word in untranslated_words(name)} - {"MCP"}
 
 
 def test_the_reason_of_a_failed_call_is_english_for_the_model_and_translated_for_people() -> None:

@@ -9,20 +9,20 @@ import pytest
 
 from bot.mcp.errors import LARGEST_ANSWER
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, tool
-from tests.mcp.toolboxes import call, connected, named, raw, remote, text, unknown
+from tests.mcp.toolboxes import call, connected, raw, remote, text, tool_by_name, unknown
 
 MEGABYTE = 1024 * 1024
 
 
-def scripted(**sizes: dict[str, Any]) -> dict[str, Any]:
+def make_script(**sizes: dict[str, Any]) -> dict[str, Any]:
     """Return a script with a tool for each of these long answers, and the tool `pid` for concurrent calls."""
     calls = {name: {"do": "large", **size} for name, size in sizes.items()} | {"pid": {"do": "pid"}}
     return {"listings": [[{"tools": [tool(name) for name in calls]}]], "calls": calls}
 
 
 async def test_seven_megabytes_come_from_a_process() -> None:
-    async with connected(raw(script=scripted(big={"characters": 7 * MEGABYTE}))) as box:
-        assert text(await call(named(box, "big"), box)).startswith("xxx")
+    async with connected(raw(script=make_script(big={"characters": 7 * MEGABYTE}))) as box:
+        assert text(await call(tool_by_name(box, "big"), box)).startswith("xxx")
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -42,5 +42,5 @@ async def test_seven_megabytes_come_over_http_and_more_than_the_limit_does_not(
 
     endpoint.on["tools/call"] = answer
     async with connected(remote("s", endpoint.url)) as box:
-        assert "more than 8 MB" in unknown(await call(named(box, "flood"), box))
-        assert text(await call(named(box, "fits"), box)).startswith("xxx")
+        assert "more than 8 MB" in unknown(await call(tool_by_name(box, "flood"), box))
+        assert text(await call(tool_by_name(box, "fits"), box)).startswith("xxx")

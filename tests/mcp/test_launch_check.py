@@ -14,7 +14,7 @@ from bot.mcp.config.checks import AllowedTargets, resolve_launch
 from bot.mcp.errors import InvalidDefinition
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.programs import python
-from tests.mcp.toolboxes import FAKES, call, started, text, until
+from tests.mcp.toolboxes import FAKES, call, running_toolbox, text, until
 
 TOOLS = '[{"name": "start", "inputSchema": {"type": "object"}}]'
 SCRIPT = f'{{"listings": [[{{"tools": {TOOLS}}}]], "calls": {{"start": {{"do": "pid"}}}}}}'
@@ -45,14 +45,14 @@ def problem(box: McpToolbox) -> str:
 async def test_a_template_starts_a_server_without_any_program_being_allowed(folder: Path) -> None:
     templates = {"scripted": template(folder)}
     config = resolve_launch(server(), templates)
-    async with started(config, allowances=AllowedTargets(templates=lambda: templates)) as box:
+    async with running_toolbox(config, allowances=AllowedTargets(templates=lambda: templates)) as box:
         await until(lambda: box.servers()[0].status is ServerStatus.CONNECTED)
         assert [tool.name for tool in (await box.offer()).tools] == ["s__start"]
 
 
 async def test_an_unknown_template_is_not_started(folder: Path) -> None:
     config = resolve_launch(server(), {"scripted": template(folder)})
-    async with started(config) as box:
+    async with running_toolbox(config) as box:
         assert "launch template scripted, which is missing" in problem(box)
         assert "Fix:" in problem(box)
 
@@ -69,7 +69,7 @@ async def test_a_definition_that_starts_something_else_than_its_template_is_not_
         replace(good.transport, env={"TZ": "UTC", "LD_PRELOAD": "evil.so"}),
     ):
         forged = DesiredServer(replace(good, transport=transport))
-        async with started(forged, allowances=AllowedTargets(templates=lambda: templates)) as box:
+        async with running_toolbox(forged, allowances=AllowedTargets(templates=lambda: templates)) as box:
             assert box.servers()[0].status is ServerStatus.FAILED
             assert "launch template scripted" in problem(box)
             assert "evil" not in problem(box)
@@ -78,7 +78,7 @@ async def test_a_definition_that_starts_something_else_than_its_template_is_not_
 async def test_a_template_that_is_taken_away_while_the_server_rests_keeps_it_from_starting_again(folder: Path) -> None:
     templates: dict[str, LaunchTemplate] = {"scripted": template(folder)}
     config = resolve_launch(server(), templates)
-    async with started(config, allowances=AllowedTargets(templates=lambda: templates)) as box:
+    async with running_toolbox(config, allowances=AllowedTargets(templates=lambda: templates)) as box:
         await until(lambda: box.servers()[0].status is ServerStatus.CONNECTED)
         templates["scripted"] = replace(templates["scripted"], args=("other", "{path}"))
         await call((await box.offer()).tools[0], box)  # it still runs as it was started
@@ -92,7 +92,7 @@ async def test_a_template_that_is_taken_away_while_the_server_rests_keeps_it_fro
 async def test_the_template_is_looked_at_again_just_before_the_process_starts(folder: Path) -> None:
     templates: dict[str, LaunchTemplate] = {"scripted": template(folder)}
     config = replace(resolve_launch(server(), templates), auto_connect=False)
-    async with started(config, allowances=AllowedTargets(templates=lambda: templates)) as box:
+    async with running_toolbox(config, allowances=AllowedTargets(templates=lambda: templates)) as box:
         templates["scripted"] = replace(templates["scripted"], command="sh")
         state = await box.connect("an-id")
         assert state.status is ServerStatus.FAILED
@@ -106,7 +106,7 @@ async def test_a_path_that_leads_out_or_is_gone_when_the_process_starts_starts_n
 ) -> None:
     templates = {"scripted": template(folder)}
     config = replace(resolve_launch(server(), templates), auto_connect=False)
-    async with started(config, allowances=AllowedTargets(templates=lambda: templates)) as box:
+    async with running_toolbox(config, allowances=AllowedTargets(templates=lambda: templates)) as box:
         (folder / "docs").rmdir()
         if where == "elsewhere":
             (folder.parent / "secret").mkdir()
@@ -130,7 +130,7 @@ async def test_the_program_gets_the_secret_of_its_slot_and_the_fixed_values_of_t
     )
     assert isinstance(config.transport, StdioTransport)
     config = replace(config, transport=replace(config.transport, env={**config.transport.env, "FAKE_TOKEN": "a key"}))
-    async with started(config, allowances=AllowedTargets(templates=lambda: templates)) as box:
+    async with running_toolbox(config, allowances=AllowedTargets(templates=lambda: templates)) as box:
         await until(lambda: box.servers()[0].status is ServerStatus.CONNECTED)
         whoami = next(tool for tool in box.capabilities("an-id").tools if tool.original_name == "whoami")
         found = json.loads(text(await call(whoami, box)))

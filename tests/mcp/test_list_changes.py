@@ -13,7 +13,7 @@ from bot.domain.characters import visible
 from bot.domain.servers import DesiredServer, ServerCapabilities
 from bot.examination import CheckStatus
 from bot.mcp.server.output import StrayLine, StrayLineCounter
-from tests.mcp.toolboxes import call, connected, faster, named, raw, tools_of, until
+from tests.mcp.toolboxes import call, connected, faster, raw, tool_by_name, tools_of, until
 
 PACING = faster(apart=5.0, quiet_after=None)
 
@@ -45,7 +45,7 @@ def lists(record: Path) -> int:
     return record.read_text().count('"tools/list"')
 
 
-async def settled(record: Path, count: int) -> None:
+async def wait_for_listings(record: Path, count: int) -> None:
     """Wait for `count` listings, and check that no other follows within ten times the pause."""
     await until(lambda: lists(record) == count)
     await asyncio.sleep(10 * PACING.waits.settle)
@@ -56,17 +56,17 @@ async def test_a_thousand_announcements_are_two_lists_at_once_and_one_more_after
     record, clock = tmp_path / "record", Clock()
     told = script(record, ["flood", "change"], ["flood", "change", "new"])
     async with connected(raw(script=told), pacing=PACING, clock=clock) as box:
-        await settled(record, 1)
+        await wait_for_listings(record, 1)
         clock.ahead += 5
-        await call(named(box, "flood"), box)
+        await call(tool_by_name(box, "flood"), box)
         await until(lambda: lists(record) == 2)
-        await call(named(box, "flood"), box)
-        await call(named(box, "change"), box)
-        await settled(record, 2)
+        await call(tool_by_name(box, "flood"), box)
+        await call(tool_by_name(box, "change"), box)
+        await wait_for_listings(record, 2)
         clock.ahead += 5
         await until(lambda: lists(record) == 3)
         await until(lambda: len(tools_of(box)) == 3)
-        await settled(record, 3)
+        await wait_for_listings(record, 3)
 
 
 async def test_an_announcement_without_a_change_is_not_reported(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ async def test_an_announcement_without_a_change_is_not_reported(tmp_path: Path) 
         await until(lambda: kept == [2])
         for name, count in (("flood", 2), ("change", 3)):
             clock.ahead += 5
-            await call(named(box, name), box)
-            await settled(record, count)
+            await call(tool_by_name(box, name), box)
+            await wait_for_listings(record, count)
         await until(lambda: len(kept) == 2)
     assert kept == [2, 3]
 
@@ -97,13 +97,13 @@ async def test_a_log_on_standard_output_is_warned_of_once_with_one_of_its_lines(
         },
     }
     async with connected(DesiredServer(raw(script=told), secrets=frozenset(["DEBUG line"]))) as box:
-        await call(named(box, "little"), box)
+        await call(tool_by_name(box, "little"), box)
         assert not [check async for check in box.diagnose("file:s") if check.name == "output"]
-        await call(named(box, "much"), box)
+        await call(tool_by_name(box, "much"), box)
         [output] = [check async for check in box.diagnose("file:s") if check.name == "output"]
         assert (output.finding, output.fix) == (CheckStatus.DOUBTFUL, "let it log to its standard error")
         assert "such as: *** " in output.detail
-        await call(named(box, "much"), box)
+        await call(tool_by_name(box, "much"), box)
     warnings = [record.getMessage() for record in caplog.records if "no message" in record.getMessage()]
     assert len(warnings) == 1
     assert "MCP server s writes to its standard output" in warnings[0]

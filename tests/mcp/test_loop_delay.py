@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, tool
-from tests.mcp.toolboxes import call, connected, named, remote, started
+from tests.mcp.toolboxes import call, connected, remote, running_toolbox, tool_by_name
 
 T = TypeVar("T")
 WORST = 1.0
@@ -53,7 +53,7 @@ async def test_ten_thousand_tools_of_one_page_are_read_within_the_time_to_connec
     listing = json.dumps({"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": tools})
     endpoint.speak_modern("x")
     endpoint.on["tools/list"] = lambda message: raw_answer(message, listing)
-    async with started(remote("s", endpoint.url)) as box:
+    async with running_toolbox(remote("s", endpoint.url)) as box:
         offer, worst = await longest_delay(box.offer())
     assert len(offer.tools) == 5_000
     assert worst < WORST
@@ -65,5 +65,5 @@ async def test_a_large_result_is_read_beside_others(endpoint: FakeEndpoint, name
     endpoint.speak_modern(*ANSWERS)
     endpoint.on["tools/call"] = lambda message: raw_answer(message, result)
     async with connected(remote("s", endpoint.url)) as box:
-        _outcome, worst = await longest_delay(call(named(box, name), box))
+        _outcome, worst = await longest_delay(call(tool_by_name(box, name), box))
     assert worst < WORST

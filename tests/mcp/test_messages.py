@@ -17,8 +17,20 @@ from bot.mcp.server.output import StrayLine
 from bot.mcp.transports.messages import DEEPEST, read_messages
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, result
-from tests.mcp.faulty_servers import BOTH, DONE, SOUND, listed
-from tests.mcp.toolboxes import ANA, call, call_with, named, raw, remote, started, text, tools_of, unknown, until
+from tests.mcp.faulty_servers import BOTH, DONE, SOUND, tool_definition
+from tests.mcp.toolboxes import (
+    ANA,
+    call,
+    call_with,
+    raw,
+    remote,
+    running_toolbox,
+    text,
+    tool_by_name,
+    tools_of,
+    unknown,
+    until,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -34,9 +46,11 @@ ODD_ANSWERS = st.fixed_dictionaries(
 async def test_an_answer_that_cannot_be_read_ends_its_own_call_alone(odd: str) -> None:
     calls = {"badly": {"do": "write", "line": odd}, "well": {"do": "slow", "seconds": 0.3}}
     script = {"listings": [[{"tools": BOTH}]], "calls": calls}
-    async with started(raw("s", script=script)) as box:
+    async with running_toolbox(raw("s", script=script)) as box:
         await until(lambda: tools_of(box, "s"))
-        outcomes = await asyncio.gather(*(call(named(box, name), box) for name in ("badly", "well", "badly", "well")))
+        outcomes = await asyncio.gather(
+            *(call(tool_by_name(box, name), box) for name in ("badly", "well", "badly", "well"))
+        )
         assert [unknown(outcome).startswith("Server s answered, but") for outcome in outcomes[::2]] == [True, True]
         assert [text(outcome) for outcome in outcomes[1::2]] == [DONE, DONE]
 
@@ -44,10 +58,10 @@ async def test_an_answer_that_cannot_be_read_ends_its_own_call_alone(odd: str) -
 async def test_each_answer_of_a_batch_reaches_its_call() -> None:
     names = ["first", "second", "third"]
     calls = {name: {"do": "together", "calls": 3} for name in names}
-    listing = [[{"tools": [listed(name) for name in names]}]]
-    async with started(raw("s", script={"listings": listing, "calls": calls, "era": "legacy"})) as box:
+    listing = [[{"tools": [tool_definition(name) for name in names]}]]
+    async with running_toolbox(raw("s", script={"listings": listing, "calls": calls, "era": "legacy"})) as box:
         await until(lambda: tools_of(box, "s"))
-        outcomes = await asyncio.gather(*(call(named(box, name), box) for name in names))
+        outcomes = await asyncio.gather(*(call(tool_by_name(box, name), box) for name in names))
         assert [text(outcome) for outcome in outcomes] == names
 
 
@@ -69,11 +83,11 @@ async def test_a_call_is_not_given_the_answer_to_another(
 
     endpoint.speak_modern("badly", "well")
     endpoint.on["tools/call"] = react
-    async with started(remote("s", endpoint.url)) as box:
+    async with running_toolbox(remote("s", endpoint.url)) as box:
         await until(lambda: tools_of(box, "s"))
-        waits = asyncio.create_task(call_with(named(box, "badly"), box, CallContext(ANA, "k", deadline=1.0)))
+        waits = asyncio.create_task(call_with(tool_by_name(box, "badly"), box, CallContext(ANA, "k", deadline=1.0)))
         await until(lambda: bool(waiting))
-        mistaken = unknown(await call(named(box, "well"), box))
+        mistaken = unknown(await call(tool_by_name(box, "well"), box))
         assert mistaken.endswith(("its answer is for another request.", "was lost before it answered."))
         assert unknown(await waits) == "Server s did not answer within 1 s."
     assert "answered another request than the one that was sent" in caplog.text
@@ -81,10 +95,10 @@ async def test_a_call_is_not_given_the_answer_to_another(
 
 async def test_an_answer_to_a_request_that_was_never_sent_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     script = {"listings": [[{"tools": BOTH}]], "calls": {"badly": {"do": "foreign"}, "well": {"result": SOUND}}}
-    async with started(raw("s", script=script)) as box:
+    async with running_toolbox(raw("s", script=script)) as box:
         await until(lambda: tools_of(box, "s"))
         for name in ("badly", "badly", "well"):
-            assert text(await call(named(box, name), box)) == DONE
+            assert text(await call(tool_by_name(box, name), box)) == DONE
     assert caplog.text.count("MCP server s answered a request that was never sent") == 1
 
 
@@ -92,9 +106,9 @@ async def test_the_content_of_an_answer_is_bounded_in_pieces(endpoint: FakeEndpo
     line = '{"jsonrpc":"2.0","id":ID,"result":{"content":[' + '"a",' * 10_004 + '"b"]}}'
     endpoint.speak_modern("t")
     endpoint.on["tools/call"] = lambda message: Answer(200, line.replace("ID", str(message["id"])).encode())
-    async with started(remote("s", endpoint.url)) as box:
+    async with running_toolbox(remote("s", endpoint.url)) as box:
         await until(lambda: tools_of(box, "s"))
-        words = text(await call(named(box, "t"), box)).splitlines()
+        words = text(await call(tool_by_name(box, "t"), box)).splitlines()
     assert words == [*"a" * 10_000, "(5 more pieces of content were left out.)"]
 
 

@@ -28,7 +28,7 @@ from bot.mcp.toolbox import McpToolbox
 from bot.mcp.transports.open import ProtocolNegotiation
 from tests.fakes.mcp.endpoint import OK, Answer, FakeEndpoint, error, result, tool
 from tests.fakes.mcp.event_stream import FakeEventStream
-from tests.mcp.toolboxes import call, connected, named, raw, started, text, until
+from tests.mcp.toolboxes import call, connected, raw, running_toolbox, text, tool_by_name, until
 
 INFO = {"serverInfo": {"name": "s", "version": "1"}}
 WEEK = 7 * 86_400.0
@@ -38,7 +38,7 @@ def auto(url: str, **fields: Any) -> ServerConfig:
     return ServerConfig("s", HttpTransport(url, kind=HttpKind.AUTO), **fields)
 
 
-def remembered(config: ServerConfig, capabilities: ServerCapabilities) -> DesiredServer:
+def synced_server(config: ServerConfig, capabilities: ServerCapabilities) -> DesiredServer:
     """Return the server with the state that another process reads from the database."""
     return DesiredServer(config, synced=CachedCapabilities(SyncStatus.SYNCED, capabilities, 1.0))
 
@@ -55,19 +55,19 @@ async def test_a_server_that_knows_no_streamable_http_is_spoken_to_by_the_first_
     async with FakeEventStream(refuses=refusal) as server:
         server.speak_legacy("t")
         async with connected(auto(server.url)) as box:
-            assert text(await call(named(box, "t"), box)) == "ok"
+            assert text(await call(tool_by_name(box, "t"), box)) == "ok"
         assert server.opened == 1
 
 
 async def test_the_transport_that_was_found_is_remembered_across_starts() -> None:
     async with FakeEventStream() as server:
         server.speak_legacy("t")
-        async with started(auto(server.url)) as box:
+        async with running_toolbox(auto(server.url)) as box:
             known = await met(box)
         assert known.handshake is not None
         assert known.handshake.transport == "sse"
         server.seen.clear()
-        async with started(remembered(auto(server.url), known)) as box:
+        async with running_toolbox(synced_server(auto(server.url), known)) as box:
             assert (await met(box)).handshake == known.handshake
         assert server.methods()[:2] == ["GET", "initialize"]
 
@@ -75,20 +75,20 @@ async def test_the_transport_that_was_found_is_remembered_across_starts() -> Non
 async def test_a_server_that_has_learned_streamable_http_is_found_again() -> None:
     async with FakeEventStream() as server:
         server.speak_legacy("t")
-        async with started(auto(server.url)) as box:
+        async with running_toolbox(auto(server.url)) as box:
             known = await met(box)
         port = server.port
     async with FakeEndpoint(port=port) as endpoint:
         endpoint.speak_modern("t")
         config = auto(server.url)
-        async with started(remembered(config, known)) as box:
+        async with running_toolbox(synced_server(config, known)) as box:
             assert (await met(box)).handshake is None
         assert endpoint.methods()[:2] == ["GET", "server/discover"]
 
 
 async def test_streamable_http_comes_first(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("t")
-    async with started(auto(endpoint.url)) as box:
+    async with running_toolbox(auto(endpoint.url)) as box:
         await met(box)
     assert "GET" not in endpoint.methods()
 
@@ -108,7 +108,7 @@ async def test_an_unrelated_error_does_not_lead_to_the_older_transport(
     endpoint: FakeEndpoint, answer: Any, said: str
 ) -> None:
     endpoint.on["server/discover"] = endpoint.on["initialize"] = answer
-    async with started(auto(endpoint.url)) as box:
+    async with running_toolbox(auto(endpoint.url)) as box:
         [absent] = (await box.offer()).absent
     assert said in absent
     assert "GET" not in endpoint.methods()
@@ -143,9 +143,9 @@ async def test_a_server_that_refuses_the_newest_version_is_offered_the_newest_on
             return answer
 
         endpoint.on["initialize"] = initialize
-        async with started(ServerConfig("s", HttpTransport(endpoint.url, kind=kind))) as box:
+        async with running_toolbox(ServerConfig("s", HttpTransport(endpoint.url, kind=kind))) as box:
             assert (await met(box)).protocol == "2025-06-18"
-            named(box, "t")
+            tool_by_name(box, "t")
         assert endpoint.methods().count("initialize") == 2
 
 
@@ -158,7 +158,7 @@ async def test_a_server_that_refuses_the_newest_version_and_names_none_is_report
     endpoint.on["initialize"] = lambda m: error(m, -32602, "Version too new for t0p-secret", status=status)
     endpoint.on["GET"] = Answer(405)
     config = ServerConfig("s", HttpTransport(endpoint.url, {"Authorization": "Bearer t0p-secret"}, kind=kind))
-    async with started(config) as box:
+    async with running_toolbox(config) as box:
         await until(lambda: box.servers()[0].problem)
         problem = box.servers()[0].problem
     assert "Version too new for " in problem
@@ -188,7 +188,7 @@ async def test_a_set_version_that_is_refused_is_reported_with_the_version_that_t
 ) -> None:
     endpoint.speak_legacy("t")
     endpoint.on["initialize"] = refusal
-    async with started(ServerConfig("s", HttpTransport(endpoint.url), protocol=Protocol.V2025_11_25)) as box:
+    async with running_toolbox(ServerConfig("s", HttpTransport(endpoint.url), protocol=Protocol.V2025_11_25)) as box:
         await until(lambda: box.servers()[0].problem)
         assert box.servers()[0].problem.endswith(fix)
     assert "server/discover" not in endpoint.methods()
@@ -206,7 +206,7 @@ async def test_a_set_version_that_is_refused_is_reported_with_the_version_that_t
 async def test_a_server_without_either_transport_is_reported_with_the_answer_that_says_more(
     post: Answer, get: Answer, said: str
 ) -> None:
-    async with FakeEndpoint() as server, started(auto(server.url)) as box:
+    async with FakeEndpoint() as server, running_toolbox(auto(server.url)) as box:
         server.on = {"server/discover": post, "initialize": post, "GET": get}
         await until(lambda: box.servers()[0].problem)
         assert said in box.servers()[0].problem
@@ -222,14 +222,14 @@ def unaware(message: dict[str, Any]) -> Answer:
 )
 async def test_a_server_of_plain_json_rpc_is_found_out(endpoint: FakeEndpoint, answer: Any) -> None:
     endpoint.on = {"server/discover": answer, "initialize": answer, "get_weather": unaware}
-    async with started(ServerConfig("weather", HttpTransport(endpoint.url, kind=HttpKind.AUTO))) as box:
+    async with running_toolbox(ServerConfig("weather", HttpTransport(endpoint.url, kind=HttpKind.AUTO))) as box:
         await until(lambda: box.servers()[0].status is ServerStatus.CONNECTED)
         [tool] = (await box.offer()).tools
         assert (tool.name, box.servers()[0].protocol) == ("mcp_weather", "JSON-RPC 2.0")
         assert text(await call(tool, box, method="get_weather")) == '{"data": "response data"}'
         checks = {check.name: check async for check in box.diagnose("file:weather")}
         assert "JSON-RPC 2.0 and not MCP" in checks["MCP"].detail
-    async with started(ServerConfig("weather", HttpTransport(endpoint.url, kind=HttpKind.STREAMABLE))) as box:
+    async with running_toolbox(ServerConfig("weather", HttpTransport(endpoint.url, kind=HttpKind.STREAMABLE))) as box:
         await until(lambda: box.servers()[0].problem)
         problem = box.servers()[0].problem
         assert problem.endswith("if it speaks JSON-RPC 2.0 without MCP, set its transport to jsonrpc_http.")
@@ -240,10 +240,10 @@ async def test_a_server_of_plain_json_rpc_is_found_out(endpoint: FakeEndpoint, a
 async def test_a_server_that_dies_of_the_question_for_its_protocol_does_so_once(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     config = raw(script={"era": "legacy", "probe": "exit", "pids": str(pids)})
-    async with started(config) as box:
+    async with running_toolbox(config) as box:
         known = await met(box)
     assert len(pids.read_text().split()) == 2
-    async with started(remembered(config, known)) as box:
+    async with running_toolbox(synced_server(config, known)) as box:
         await met(box)
     assert len(pids.read_text().split()) == 3
 
@@ -253,7 +253,7 @@ async def test_a_server_that_is_silent_about_its_protocol_is_not_waited_for_agai
     config = raw(script={"era": "legacy", "probe": "silence", "record": str(record)})
     handshake = ProtocolNegotiation(config, None).on_connected("2025-11-25", "0.9")
     server_capabilities = ServerCapabilities(server_version="0.9", handshake=handshake)
-    async with started(remembered(config, server_capabilities)) as box:
+    async with running_toolbox(synced_server(config, server_capabilities)) as box:
         await met(box)
     assert '"initialize"' in record.read_text()
     assert '"server/discover"' not in record.read_text()
@@ -262,9 +262,9 @@ async def test_a_server_that_is_silent_about_its_protocol_is_not_waited_for_agai
 async def test_a_server_that_is_connected_again_is_not_asked_again(tmp_path: Path) -> None:
     record = tmp_path / "record"
     config = raw(script={"era": "legacy", "record": str(record), "calls": {"t": {"do": "die"}}, "listings": [LISTING]})
-    async with started(config) as box:
+    async with running_toolbox(config) as box:
         await met(box)
-        await call(named(box, "t"), box)
+        await call(tool_by_name(box, "t"), box)
         await until(lambda: record.read_text().count('"initialize"') == 2)
     assert record.read_text().count('"server/discover"') == 1
 
@@ -342,7 +342,7 @@ async def test_a_server_that_has_become_another_version_is_asked_for_its_protoco
     handshake = ProtocolNegotiation(config, None).on_connected("2025-11-25")
     known = ServerCapabilities(server_version="0.1", handshake=handshake)
     for asked in (0, 1, 1):
-        async with started(remembered(config, known)) as box:
+        async with running_toolbox(synced_server(config, known)) as box:
             known = await met(box)
         assert record.read_text().count('"server/discover"') == asked
 
@@ -360,10 +360,10 @@ def test_a_server_that_lets_the_time_pass_is_not_asked_in_every_second_try() -> 
 async def test_a_set_version_is_offered_at_once(tmp_path: Path, protocol: Protocol) -> None:
     record = tmp_path / "record"
     script = {"record": str(record), "listings": [[{"tools": [tool("t")]}]], "calls": {"t": {"result": OK}}}
-    async with started(raw(script=script, protocol=protocol)) as box:
+    async with running_toolbox(raw(script=script, protocol=protocol)) as box:
         known = await met(box)
         assert (known.protocol, known.handshake) == (protocol, None)
-        assert text(await call(named(box, "t"), box)) == "ok"
+        assert text(await call(tool_by_name(box, "t"), box)) == "ok"
         check = next(check for check in [check async for check in box.diagnose("file:s")] if check.name == "MCP")
     assert (check.finding, check.detail) == (CheckStatus.WELL, f"speaks MCP {protocol}, version 0.9, as set")
     first = json.loads(record.read_text().splitlines()[0])
@@ -378,14 +378,14 @@ async def test_a_set_version_is_offered_over_http_on_every_transport() -> None:
             server.on["initialize"] = lambda message: result(
                 message, {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}}} | INFO
             )
-            async with started(auto(server.url, protocol=older)) as box:
+            async with running_toolbox(auto(server.url, protocol=older)) as box:
                 assert (await met(box)).protocol == older
             assert "server/discover" not in server.methods()
 
 
 async def test_a_server_that_chooses_another_version_is_used_and_the_doctor_says_so() -> None:
     config = raw(script={"era": "legacy", "version": "2025-03-26"}, protocol=Protocol.V2025_06_18)
-    async with started(config) as box:
+    async with running_toolbox(config) as box:
         assert (await met(box)).protocol == "2025-03-26"
         check = next(check for check in [check async for check in box.diagnose("file:s")] if check.name == "MCP")
     assert check.finding is CheckStatus.DOUBTFUL
@@ -395,11 +395,11 @@ async def test_a_server_that_chooses_another_version_is_used_and_the_doctor_says
 
 async def test_a_server_that_does_not_know_the_newest_version_is_not_used_if_that_is_set() -> None:
     newest = Protocol.V2026_07_28
-    async with started(raw(script={"era": "legacy"}, protocol=newest)) as box:
+    async with running_toolbox(raw(script={"era": "legacy"}, protocol=newest)) as box:
         await until(lambda: box.servers()[0].status is ServerStatus.FAILED)
         assert box.servers()[0].problem == (
             "Server s: It speaks MCP 2025-11-25, and its protocol is set to 2026-07-28. "
             "Fix: set its protocol to 2025-11-25 or auto."
         )
-    async with started(raw(script={}, protocol=newest)) as box:
+    async with running_toolbox(raw(script={}, protocol=newest)) as box:
         assert (await met(box)).protocol == newest

@@ -11,7 +11,7 @@ from bot.domain.servers import AuthenticationKind, DesiredServer, ServerStatus
 from bot.domain.tools import CallReturned
 from tests.fakes.oauth import FakeOAuth
 from tests.mcp.oauth_process import SERVER, meet, oauth_process, server
-from tests.mcp.toolboxes import Clock, call, named, unsent
+from tests.mcp.toolboxes import Clock, call, tool_by_name, unsent_reason
 
 ITSELF = AuthenticationKind.CLIENT_CREDENTIALS
 
@@ -59,7 +59,7 @@ async def test_credentials_are_shown_to_the_authorization_server_that_was_used_f
             assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
             oauth.signed_in_at = other.issuer
             oauth.expire()
-            reason = unsent(await call(named(here.box, "echo"), here.box, text="x"))
+            reason = unsent_reason(await call(tool_by_name(here.box, "echo"), here.box, text="x"))
             assert f"{other.issuer} in place of {oauth.issuer}" in reason
         assert other.asked == []
 
@@ -71,7 +71,7 @@ async def test_credentials_that_are_not_enough_for_a_call_get_more_once(tmp_path
         config = server(oauth.url, ITSELF, client_id="bot", client_secret="right-one")
         async with oauth_process(tmp_path, config) as here:
             await here.box.connect(SERVER)
-            assert isinstance(await call(named(here.box, "echo"), here.box, text="x"), CallReturned)
+            assert isinstance(await call(tool_by_name(here.box, "echo"), here.box, text="x"), CallReturned)
             assert [form["scope"] for form in oauth.forms("/token")] == ["read", "read write"]
 
 

@@ -22,7 +22,7 @@ from bot.storage.encryption import SecretBox
 from bot.storage.sqlite import open_sqlite
 from tests.mcp.oauth_process import KEY, SERVER, server
 from tests.mcp.toolboxes import LIMIT
-from tests.migrated import migrated
+from tests.migrated import create_database
 
 CONFIG = server("https://jira.example/mcp")
 OLD_TOKEN, NEW_TOKEN = "old-4kT9wQ2mZx7R", "new-8pL3vN6sYb1H"
@@ -49,7 +49,7 @@ class Slow:
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[OAuthDependencies]:
-    database = open_sqlite(await migrated(tmp_path / "turns.db"))
+    database = open_sqlite(await create_database(tmp_path / "turns.db"))
     store = cast("SignInStore", Slow(SqlSignInStore(database, SecretBox((KEY,)))))
     yield OAuthDependencies(store, SqlLeases(database), KnownSecrets())
     await database.close()

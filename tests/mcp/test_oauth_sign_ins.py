@@ -17,7 +17,7 @@ from bot.ports import SignedIn
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint
 from tests.fakes.oauth import FakeOAuth
 from tests.mcp.oauth_process import BACK, HALL, SERVER, OAuthProcess, oauth_process, refusal, server
-from tests.mcp.toolboxes import ANA, call, named, text, unsent, until
+from tests.mcp.toolboxes import ANA, call, text, tool_by_name, unsent_reason, until
 
 PUBLIC = "https://bot.example.org"
 DESCRIPTION = f"{PUBLIC}{client_path(SERVER)}"
@@ -38,7 +38,7 @@ async def test_a_user_who_follows_the_link_and_agrees_has_signed_the_bot_in(tmp_
         assert await here.sign_ins.get(SERVER) is None
         assert await here.sign_in(oauth) == SignedIn(SERVER, ANA, HALL)
         assert here.box.servers()[0].status is ServerStatus.CONNECTED
-        assert text(await call(named(here.box, "echo"), here.box, text="hello")) == "hello"
+        assert text(await call(tool_by_name(here.box, "echo"), here.box, text="hello")) == "hello"
         kept = await here.sign_ins.get(SERVER)
         assert kept is not None
         assert (kept.by, kept.issuer) == (ANA.principal, oauth.issuer)
@@ -199,8 +199,8 @@ async def test_a_call_that_needs_more_says_so_and_the_next_sign_in_asks_for_both
         oauth_process(tmp_path, server(oauth.url)) as here,
     ):
         await here.sign_in(oauth)
-        echo = named(here.box, "echo")
-        assert unsent(await call(echo, here.box, text="x")) == (
+        echo = tool_by_name(here.box, "echo")
+        assert unsent_reason(await call(echo, here.box, text="x")) == (
             "Server s wants more rights (write) for this than it was given. "
             "Fix: an admin signs in again with `/mcp connect s`."
         )
@@ -223,7 +223,7 @@ async def test_signing_out_revokes_and_forgets(tmp_path: Path) -> None:
         assert form["token_type_hint"] == "refresh_token"
         assert oauth.tokens == {}
         assert await here.sign_ins.get(SERVER) is None
-        unsent(await call(named(here.box, "echo"), here.box, text="x"))
+        unsent_reason(await call(tool_by_name(here.box, "echo"), here.box, text="x"))
         await until(lambda: here.box.servers()[0].status is ServerStatus.AUTH_REQUIRED)
 
 
@@ -233,9 +233,9 @@ async def test_nothing_of_a_sign_in_is_logged(tmp_path: Path, caplog: pytest.Log
         await here.box.connect(SERVER)
         brought = await oauth.browser(await here.sign_ins.begin(SERVER, ANA, HALL))
         await here.back(brought)
-        await call(named(here.box, "echo"), here.box, text="x")
+        await call(tool_by_name(here.box, "echo"), here.box, text="x")
         oauth.end()
-        unsent(await call(named(here.box, "echo"), here.box, text="x"))
+        unsent_reason(await call(tool_by_name(here.box, "echo"), here.box, text="x"))
         [form] = [each for each in oauth.forms("/token") if each["grant_type"] == "authorization_code"]
         refreshed = [each["refresh_token"] for each in oauth.forms("/token") if "refresh_token" in each]
         tokens = [each.removeprefix("Bearer ") for each in oauth.carried if each]

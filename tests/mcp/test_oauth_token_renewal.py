@@ -18,7 +18,7 @@ from bot.ports import SignInStore
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.fakes.oauth import FakeOAuth
 from tests.mcp.oauth_process import SERVER, OAuthProcess, meet, oauth_process, server
-from tests.mcp.toolboxes import Clock, call, named, text, unsent, until
+from tests.mcp.toolboxes import Clock, call, text, tool_by_name, unsent_reason, until
 
 KEY = SignInKey(SERVER)
 OVER = "The sign-in to s has ended. Fix: an admin signs in again with `/mcp connect s`."
@@ -28,13 +28,13 @@ def status(here: OAuthProcess) -> ServerStatus:
     return here.box.servers()[0].status
 
 
-async def kept(here: OAuthProcess) -> SignIn:
+async def stored_sign_in(here: OAuthProcess) -> SignIn:
     found = await here.store.find(KEY)
     assert found is not None
     return found
 
 
-async def told(here: OAuthProcess, config: ServerConfig) -> None:
+async def reconcile_process(here: OAuthProcess, config: ServerConfig) -> None:
     """Reconcile this process with the stored sign-ins, as after a wakeup."""
     versions = await here.store.versions()
     await here.box.reconcile([DesiredServer(config, signed_in=versions.get(KEY, 0))])
@@ -55,10 +55,10 @@ async def test_a_token_is_renewed_a_minute_before_its_end_and_calls_do_not_wait_
     clock = Clock()
     async with FakeOAuth(clock=clock) as oauth, oauth_process(tmp_path, server(oauth.url), clock=clock) as here:
         await here.sign_in(oauth)
-        first = (await kept(here)).access_token
+        first = (await stored_sign_in(here)).access_token
         oauth.held["refresh_token"] = asyncio.Event()
         clock.now += 3539
-        echo = named(here.box, "echo")
+        echo = tool_by_name(here.box, "echo")
         assert text(await call(echo, here.box, text="x")) == "x"
         assert oauth.grants("refresh_token") == 0
         clock.now += 1
@@ -68,10 +68,10 @@ async def test_a_token_is_renewed_a_minute_before_its_end_and_calls_do_not_wait_
         assert oauth.carried[-1] == f"Bearer {first}"
         oauth.held["refresh_token"].set()
         async with asyncio.timeout(10):
-            while (await kept(here)).access_token == first:
+            while (await stored_sign_in(here)).access_token == first:
                 await asyncio.sleep(0.01)
         assert text(await call(echo, here.box, text="x")) == "x"
-        assert oauth.carried[-1] == f"Bearer {(await kept(here)).access_token}"
+        assert oauth.carried[-1] == f"Bearer {(await stored_sign_in(here)).access_token}"
         assert oauth.grants("refresh_token") == 1
 
 
@@ -83,9 +83,9 @@ async def test_a_token_that_lives_shortly_is_used_for_half_its_life(tmp_path: Pa
     ):
         await here.sign_in(oauth)
         for _ in range(5):
-            await call(named(here.box, "echo"), here.box, text="x")
+            await call(tool_by_name(here.box, "echo"), here.box, text="x")
         assert oauth.grants("refresh_token") == 0
-        assert (await kept(here)).renew_at == clock.now + 15
+        assert (await stored_sign_in(here)).renew_at == clock.now + 15
 
 
 async def test_after_a_restart_an_expired_token_is_renewed_without_a_question(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_after_a_restart_an_expired_token_is_renewed_without_a_question(tm
         clock.now += 86_400
         async with oauth_process(tmp_path, server(oauth.url), clock=clock) as here:
             assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
-            assert text(await call(named(here.box, "echo"), here.box, text="x")) == "x"
+            assert text(await call(tool_by_name(here.box, "echo"), here.box, text="x")) == "x"
         assert (oauth.grants("refresh_token"), len(oauth.forms("/authorize"))) == (1, 1)
         assert len(oauth.forms("/register")) == 1
 
@@ -117,7 +117,7 @@ async def test_a_token_without_an_end_is_never_renewed_before_it_is_refused(tmp_
     ):
         await here.sign_in(oauth)
         clock.now += 10 * 86_400
-        assert text(await call(named(here.box, "echo"), here.box, text="x")) == "x"
+        assert text(await call(tool_by_name(here.box, "echo"), here.box, text="x")) == "x"
         assert oauth.grants("refresh_token") == 0
 
 
@@ -151,8 +151,8 @@ async def test_a_process_after_a_renewal_elsewhere_takes_its_token(tmp_path: Pat
             await one.sign_in(oauth)
             await other.box.connect(SERVER)
             clock.now += 3601
-            assert text(await call(named(one.box, "echo"), one.box, text="x")) == "x"
-            assert text(await call(named(other.box, "echo"), other.box, text="x")) == "x"
+            assert text(await call(tool_by_name(one.box, "echo"), one.box, text="x")) == "x"
+            assert text(await call(tool_by_name(other.box, "echo"), other.box, text="x")) == "x"
         assert oauth.grants("refresh_token") == 1
 
 
@@ -162,7 +162,7 @@ async def test_a_sign_in_elsewhere_connects_a_server_that_waits_for_it(tmp_path:
         async with oauth_process(tmp_path, config) as one, oauth_process(tmp_path, config) as other:
             assert (await other.box.connect(SERVER)).status is ServerStatus.AUTH_REQUIRED
             await one.sign_in(oauth)
-            await told(other, config)
+            await reconcile_process(other, config)
             await until(lambda: status(other) is ServerStatus.CONNECTED)
 
 
@@ -173,7 +173,7 @@ async def test_signing_out_elsewhere_ends_a_connection(tmp_path: Path) -> None:
             await one.sign_in(oauth)
             assert (await other.box.connect(SERVER)).status is ServerStatus.CONNECTED
             await one.store.forget(KEY, (await one.sign_in(oauth)).by)
-            await told(other, config)
+            await reconcile_process(other, config)
             await until(lambda: status(other) is ServerStatus.AUTH_REQUIRED)
 
 
@@ -183,13 +183,13 @@ async def test_a_caller_who_gives_up_does_not_lose_a_running_renewal(tmp_path: P
         await here.sign_in(oauth)
         clock.now += 3601
         oauth.held["refresh_token"] = asyncio.Event()
-        waiting = asyncio.create_task(call(named(here.box, "echo"), here.box, text="x"))
+        waiting = asyncio.create_task(call(tool_by_name(here.box, "echo"), here.box, text="x"))
         await until(lambda: oauth.grants("refresh_token") == 1)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         oauth.held["refresh_token"].set()
-        assert text(await call(named(here.box, "echo"), here.box, text="x")) == "x"
+        assert text(await call(tool_by_name(here.box, "echo"), here.box, text="x")) == "x"
         assert oauth.grants("refresh_token") == 1
 
 
@@ -198,10 +198,10 @@ async def test_an_ended_sign_in_is_reported_with_a_fix(tmp_path: Path, refresh_t
     async with FakeOAuth(refresh_tokens=refresh_tokens) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         await here.sign_in(oauth)
         oauth.end()
-        assert unsent(await call(named(here.box, "echo"), here.box, text="x")) == OVER
+        assert unsent_reason(await call(tool_by_name(here.box, "echo"), here.box, text="x")) == OVER
         await until(lambda: status(here) is ServerStatus.AUTH_REQUIRED)
         assert here.box.servers()[0].problem == OVER
-        assert unsent(await call(named(here.box, "echo"), here.box, text="x")) == OVER
+        assert unsent_reason(await call(tool_by_name(here.box, "echo"), here.box, text="x")) == OVER
         assert oauth.grants("refresh_token") == int(refresh_tokens)
         if refresh_tokens:
             assert await here.sign_ins.get(SERVER) is None
@@ -215,7 +215,7 @@ async def test_after_a_restart_a_sign_in_that_had_ended_is_told_as_such(tmp_path
         async with oauth_process(tmp_path, server(oauth.url)) as here:
             await here.sign_in(oauth)
             oauth.end()
-            unsent(await call(named(here.box, "echo"), here.box, text="x"))
+            unsent_reason(await call(tool_by_name(here.box, "echo"), here.box, text="x"))
         async with oauth_process(tmp_path, server(oauth.url)) as here:
             assert (await here.box.connect(SERVER)).problem == OVER
 
@@ -226,7 +226,7 @@ async def test_a_bot_that_the_authorization_server_has_forgotten_registers_anew(
         await here.sign_in(oauth)
         oauth.clients.clear()
         clock.now += 3601
-        assert unsent(await call(named(here.box, "echo"), here.box, text="x")) == OVER
+        assert unsent_reason(await call(tool_by_name(here.box, "echo"), here.box, text="x")) == OVER
         await here.sign_in(oauth)
         assert len(oauth.forms("/register")) == 2
         assert status(here) is ServerStatus.CONNECTED
@@ -256,10 +256,10 @@ async def test_tokens_that_came_while_the_database_was_away_are_used_and_kept_la
     async with FakeOAuth(clock=clock) as oauth:
         async with oauth_process(tmp_path, server(oauth.url), clock=clock, watch=watch) as here:
             await here.sign_in(oauth)
-            before = await kept(here)
+            before = await stored_sign_in(here)
             clock.now += 3550
             oauth.held["refresh_token"] = asyncio.Event()
-            echo = named(here.box, "echo")
+            echo = tool_by_name(here.box, "echo")
             assert text(await call(echo, here.box, text="x")) == "x"
             await until(lambda: oauth.grants("refresh_token") == 1)
             stores[0].away = True
@@ -267,10 +267,10 @@ async def test_tokens_that_came_while_the_database_was_away_are_used_and_kept_la
             await until(lambda: oauth.tokens.keys() - {before.access_token})
             clock.now += 60
             assert text(await call(echo, here.box, text="x")) == "x"
-            assert await kept(here) == before
+            assert await stored_sign_in(here) == before
             stores[0].away = False
             assert text(await call(echo, here.box, text="x")) == "x"
-            assert (await kept(here)).refresh_token != before.refresh_token
+            assert (await stored_sign_in(here)).refresh_token != before.refresh_token
         async with oauth_process(tmp_path, server(oauth.url), clock=clock) as here:
             assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
         assert oauth.grants("refresh_token") == 1
@@ -280,13 +280,13 @@ async def test_an_authorization_server_that_is_away_ends_nothing(tmp_path: Path)
     clock = Clock()
     async with FakeOAuth(clock=clock) as oauth, oauth_process(tmp_path, server(oauth.url), clock=clock) as here:
         await here.sign_in(oauth)
-        before = await kept(here)
+        before = await stored_sign_in(here)
         oauth.refuses["refresh_token"] = (503, "busy")
         clock.now += 3545
-        assert text(await call(named(here.box, "echo"), here.box, text="x")) == "x"
+        assert text(await call(tool_by_name(here.box, "echo"), here.box, text="x")) == "x"
         await until(lambda: oauth.grants("refresh_token") == 1)
         clock.now += 60
-        reason = unsent(await call(named(here.box, "echo"), here.box, text="x"))
+        reason = unsent_reason(await call(tool_by_name(here.box, "echo"), here.box, text="x"))
         assert reason == (
             "Server s needs a sign-in, which does not work now. "
             f"{oauth.issuer} gave no token: 503. Fix: try again later"
@@ -295,20 +295,20 @@ async def test_an_authorization_server_that_is_away_ends_nothing(tmp_path: Path)
         [look] = [check async for check in here.box.diagnose(SERVER) if check.name == "HTTP"]
         assert (look.finding, look.fix) == (CheckStatus.BROKEN, "try again later")
         assert "which does not work now" in look.detail
-        assert await kept(here) == before
+        assert await stored_sign_in(here) == before
         oauth.refuses.clear()
         assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
-        assert text(await call(named(here.box, "echo"), here.box, text="x")) == "x"
+        assert text(await call(tool_by_name(here.box, "echo"), here.box, text="x")) == "x"
         assert len(oauth.forms("/authorize")) == 1
 
 
 async def test_a_server_that_refuses_every_token_is_asked_twice_for_a_call(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         await here.sign_in(oauth)
-        echo = named(here.box, "echo")
+        echo = tool_by_name(here.box, "echo")
         oauth.says_resource = "https://other.example"
         asked = len(oauth.carried)
-        assert unsent(await call(echo, here.box, text="x")) == OVER
+        assert unsent_reason(await call(echo, here.box, text="x")) == OVER
         await until(lambda: status(here) is ServerStatus.AUTH_REQUIRED)
         assert oauth.grants("refresh_token") <= 3
         assert len(oauth.carried) - asked <= 8
@@ -317,8 +317,8 @@ async def test_a_server_that_refuses_every_token_is_asked_twice_for_a_call(tmp_p
 async def test_the_token_goes_to_its_server_and_to_no_other_origin(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth, FakeEndpoint() as other, oauth_process(tmp_path, server(oauth.url)) as here:
         await here.sign_in(oauth)
-        await call(named(here.box, "echo"), here.box, text="x")
-        token = (await kept(here)).access_token
+        await call(tool_by_name(here.box, "echo"), here.box, text="x")
+        token = (await stored_sign_in(here)).access_token
         assert oauth.carried[-1] == f"Bearer {token}"
         assert token not in repr(oauth.asked)
         assert here.secrets(f"got {token}") == "got ***"

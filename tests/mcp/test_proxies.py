@@ -15,7 +15,7 @@ from bot.mcp.config.checks import AllowedTargets
 from bot.mcp.oauth.http import open_client, open_guarded_transport
 from bot.mcp.transports.http import GuardedTransport, http_client
 from tests.fakes.proxy import FakeProxy
-from tests.mcp.toolboxes import http_server, remote, started
+from tests.mcp.toolboxes import http_server, remote, running_toolbox
 
 HTTP, HTTPS, ADDRESS = "tools.example:80", "tools.example:443", "93.184.216.34"
 URL = "http://tools.example/mcp"
@@ -50,7 +50,7 @@ async def proxy(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 
 async def test_a_server_of_the_operator_is_reached_by_its_name_through_the_proxy(proxy: FakeProxy) -> None:
-    async with started(remote("s", URL)) as box:
+    async with running_toolbox(remote("s", URL)) as box:
         assert (await box.connect("file:s")).status is ServerStatus.CONNECTED
         checks = {check.name: check async for check in box.diagnose("file:s")}
     assert set(proxy.asked) == {HTTP}
@@ -60,16 +60,16 @@ async def test_a_server_of_the_operator_is_reached_by_its_name_through_the_proxy
 async def test_a_server_of_this_machine_or_in_no_proxy_is_reached_directly(
     endpoint: str, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with started(remote("s", endpoint)) as box:
+    async with running_toolbox(remote("s", endpoint)) as box:
         assert (await box.connect("file:s")).status is ServerStatus.CONNECTED
     monkeypatch.setenv("NO_PROXY", ".example, other")
-    async with started(remote("s", "https://tools.example/mcp")) as box:
+    async with running_toolbox(remote("s", "https://tools.example/mcp")) as box:
         assert (await box.connect("file:s")).status is ServerStatus.FAILED
     assert proxy.asked == []
 
 
 async def test_what_the_proxy_refuses_names_its_variable_and_no_name_service(proxy: FakeProxy) -> None:
-    async with started(remote("s", "https://tools.example/mcp")) as box:
+    async with running_toolbox(remote("s", "https://tools.example/mcp")) as box:
         state = await box.connect("file:s")
     assert "403 Not here (through the proxy of HTTPS_PROXY)" in state.problem
     assert set(proxy.asked) == {HTTPS}
@@ -91,7 +91,7 @@ async def test_a_proxy_that_lets_nothing_through_is_what_has_to_be_mended(
         monkeypatch.setenv("ALL_PROXY", proxy.url)
         if variable == "MCP_PROXY":
             allowances, entry = AllowedTargets(proxy=proxy.url), remote("s", url, id="srv_1")
-        async with started(entry, allowances=allowances, resolve=public) as box:
+        async with running_toolbox(entry, allowances=allowances, resolve=public) as box:
             state = await box.connect(entry.id)
             checks = [check async for check in box.diagnose(entry.id)]
         async with open_client(open_guarded_transport(entry, allowances, public)) as client:
@@ -116,7 +116,7 @@ async def test_a_variable_that_cannot_be_used_is_named_by_the_server_that_needs_
     variable: str, value: str, said: str, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
-    async with started(remote("far", "https://tools.example/mcp"), remote("near", endpoint)) as box:
+    async with running_toolbox(remote("far", "https://tools.example/mcp"), remote("near", endpoint)) as box:
         state = await box.connect("file:far")
         assert said in state.problem
         assert f"Fix: set {variable}" in state.problem or f"Fix: correct {variable}" in state.problem
@@ -126,7 +126,9 @@ async def test_a_variable_that_cannot_be_used_is_named_by_the_server_that_needs_
 
 async def test_a_proxy_of_admins_servers_that_cannot_be_used_is_named_by_its_setting() -> None:
     targets = AllowedTargets(proxy="http://u:pass@*:1")
-    async with started(remote("s", "https://tools.example/mcp", id="u1"), allowances=targets, resolve=public) as box:
+    async with running_toolbox(
+        remote("s", "https://tools.example/mcp", id="u1"), allowances=targets, resolve=public
+    ) as box:
         problem = (await box.connect("u1")).problem
     assert "MCP_PROXY (http://…) is not the address of a proxy that can be used. Fix: set MCP_PROXY" in problem
 

@@ -16,7 +16,7 @@ from bot.mcp.config.checks import AllowedTargets
 from bot.mcp.redaction import KnownSecrets, Redaction, Secret
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, error, result
-from tests.mcp.toolboxes import call, named, raw, remote, started, until
+from tests.mcp.toolboxes import call, raw, remote, running_toolbox, tool_by_name, until
 
 STRONG = "Zk29vT4x-q7Lm"
 OTHERS = "Wb83nR5y-p2Kd"
@@ -42,7 +42,7 @@ def status(box: McpToolbox, server: str = "s") -> ServerStatus:
     return next(state.status for state in box.servers() if state.config.name == server)
 
 
-def told(outcome: ToolOutcome) -> str:
+def result_text(outcome: ToolOutcome) -> str:
     assert isinstance(outcome, CallReturned)
     return "\n".join(part.text for part in outcome.result.parts if isinstance(part, TextPart))
 
@@ -53,7 +53,7 @@ async def test_words_that_an_admin_stores_change_nothing_of_other_servers_nor_of
         echoing(ours)
         words = frozenset(("project", "create_issue", "properties"))
         evil = DesiredServer(remote("evil", theirs.url), secrets=words)
-        async with started(evil, remote("ours", ours.url)) as box:
+        async with running_toolbox(evil, remote("ours", ours.url)) as box:
             await until(lambda: status(box, "ours") is ServerStatus.CONNECTED)
             await until(lambda: status(box, "evil") is ServerStatus.CONNECTED)
             offered = {tool.name: tool for tool in (await box.offer()).tools}
@@ -61,7 +61,7 @@ async def test_words_that_an_admin_stores_change_nothing_of_other_servers_nor_of
     for name in ("ours__create_issue", "evil__create_issue"):
         assert "project" in offered[name].input_schema["properties"]
         assert offered[name].description == "About a project."
-    assert "***" not in told(said)
+    assert "***" not in result_text(said)
     assert isinstance(said, CallReturned)
     assert said.result.structured == {"project": "the project of create_issue", STRONG[:5]: 1}
 
@@ -75,10 +75,10 @@ async def test_a_result_tells_nothing_of_the_secrets_of_others() -> None:
         echoing(ours)
         other = DesiredServer(remote("other", theirs.url), secrets=frozenset([OTHERS]))
         mine = DesiredServer(remote("mine", ours.url), secrets=frozenset([STRONG]))
-        async with started(other, mine, secrets=known) as box:
+        async with running_toolbox(other, mine, secrets=known) as box:
             await until(lambda: status(box, "mine") is ServerStatus.CONNECTED)
             offered = {tool.name: tool for tool in (await box.offer()).tools}
-            said = told(await call(offered["mine__t"], box, text=guesses))
+            said = result_text(await call(offered["mine__t"], box, text=guesses))
             assert known(f"{MASTER} {OTHERS} {STRONG}") == "*** *** ***"
     assert said.startswith(guesses.replace(STRONG, "***"))
 
@@ -88,9 +88,9 @@ async def test_an_error_of_a_server_tells_nothing_of_the_secrets_of_others(endpo
     echoing(endpoint)
     endpoint.on["tools/call"] = lambda m: error(m, -32000, f"no {MASTER} {STRONG}")
     entry = DesiredServer(remote("s", endpoint.url), secrets=frozenset([STRONG]))
-    async with started(entry, secrets=known) as box:
+    async with running_toolbox(entry, secrets=known) as box:
         await until(lambda: status(box) is ServerStatus.CONNECTED)
-        assert told(await call(named(box, "t"), box)) == f"Error calling MCP server: no {MASTER} ***"
+        assert result_text(await call(tool_by_name(box, "t"), box)) == f"Error calling MCP server: no {MASTER} ***"
 
 
 async def test_a_secret_that_is_replaced_or_deleted_is_forgotten_at_once(endpoint: FakeEndpoint) -> None:
@@ -101,18 +101,18 @@ async def test_a_secret_that_is_replaced_or_deleted_is_forgotten_at_once(endpoin
         headers = {f"X-Key-{n}": each for n, each in enumerate(secrets)}
         return DesiredServer(remote("s", endpoint.url, headers), secrets=frozenset(secrets))
 
-    async def echoed() -> str:
+    async def echo_secrets() -> str:
         await until(lambda: status(box) is ServerStatus.CONNECTED)
-        return told(await call(named(box, "t"), box, text=f"{STRONG} {OTHERS}")).partition("\n")[0]
+        return result_text(await call(tool_by_name(box, "t"), box, text=f"{STRONG} {OTHERS}")).partition("\n")[0]
 
-    async with started(entry(STRONG), secrets=known) as box:
-        assert await echoed() == f"*** {OTHERS}"
+    async with running_toolbox(entry(STRONG), secrets=known) as box:
+        assert await echo_secrets() == f"*** {OTHERS}"
         await box.reconcile([entry(OTHERS)])
-        assert await echoed() == f"{STRONG} ***"
+        assert await echo_secrets() == f"{STRONG} ***"
         await until(lambda: known(STRONG) == STRONG)
         assert known(OTHERS) == "***"
         await box.reconcile([entry()])
-        assert await echoed() == f"{STRONG} {OTHERS}"
+        assert await echo_secrets() == f"{STRONG} {OTHERS}"
         await until(lambda: known(OTHERS) == OTHERS)
         await box.reconcile([entry(STRONG)])
         await box.reconcile([DesiredServer(remote("s", endpoint.url), ServerEnablement.DISABLED)])
@@ -125,9 +125,9 @@ async def test_a_secret_that_is_easy_to_guess_is_named_by_the_doctor_and_hidden_
     known = KnownSecrets()
     echoing(endpoint)
     entry = DesiredServer(remote("s", endpoint.url, {"X-Key": "project"}), secrets=frozenset(["project"]))
-    async with started(entry, secrets=known) as box:
+    async with running_toolbox(entry, secrets=known) as box:
         await until(lambda: status(box) is ServerStatus.CONNECTED)
-        said = await call(named(box, "t"), box, text="a project")
+        said = await call(tool_by_name(box, "t"), box, text="a project")
         [weak] = [check async for check in box.diagnose("file:s") if check.name == "secrets"]
         assert known("the project") == "the project"
         assert not box.secret_spans("file:s", "the project")
@@ -140,7 +140,7 @@ async def test_a_secret_that_is_easy_to_guess_is_named_by_the_doctor_and_hidden_
 async def test_a_file_or_an_address_that_a_server_is_told_is_no_secret_that_could_be_guessed() -> None:
     told = {"NOTES_FILE": "data/notes.json", "MODE": "project"}
     entry = DesiredServer(raw(env=told, script={}), secrets=frozenset(told.values()))
-    async with started(entry) as box:
+    async with running_toolbox(entry) as box:
         [weak] = [check async for check in box.diagnose("file:s") if check.name == "secrets"]
     assert weak.detail.startswith("Its variable MODE is a word, or a few words in a row. It is hidden")
 
@@ -148,10 +148,10 @@ async def test_a_file_or_an_address_that_a_server_is_told_is_no_secret_that_coul
 async def test_a_plain_header_of_an_admins_server_is_no_secret_of_it(endpoint: FakeEndpoint) -> None:
     echoing(endpoint)
     plain = replace(remote("s", endpoint.url, {"X-Team": "project"}), id="id-1")
-    async with started(plain, allowances=AllowedTargets(hosts=frozenset(("127.0.0.1",)))) as box:
+    async with running_toolbox(plain, allowances=AllowedTargets(hosts=frozenset(("127.0.0.1",)))) as box:
         await until(lambda: status(box) is ServerStatus.CONNECTED)
         tool = box.capabilities("id-1").tools[1]
-        assert told(await call(tool, box, text="a project")).startswith("a project")
+        assert result_text(await call(tool, box, text="a project")).startswith("a project")
         assert not [check async for check in box.diagnose("id-1") if check.name == "secrets"]
 
 
@@ -160,7 +160,7 @@ async def test_a_card_can_ask_where_the_secrets_of_the_called_server_are(endpoin
         DesiredServer(remote("s", endpoint.url, {"Authorization": f"Bearer {STRONG}"}), secrets=frozenset([STRONG])),
         DesiredServer(remote("other", endpoint.url), secrets=frozenset([OTHERS])),
     )
-    async with started(*entries) as box:
+    async with running_toolbox(*entries) as box:
         line = f"curl -H '{STRONG}' {OTHERS} {STRONG}"
         spans = box.secret_spans("file:s", line)
         assert not box.secret_spans("file:gone", line)

@@ -10,8 +10,8 @@ from bot.domain.servers import EVERYWHERE
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, result
 from tests.fakes.programs import listening
-from tests.mcp.test_resource_tools import read, scripted
-from tests.mcp.toolboxes import ANA, remote, started, text
+from tests.mcp.test_resource_tools import make_endpoint, read
+from tests.mcp.toolboxes import ANA, remote, running_toolbox, text
 
 LIBRARY = Path(__file__).parents[1] / "fakes" / "mcp" / "library.py"
 READS = "library://reads/x"
@@ -31,9 +31,9 @@ def counting(endpoint: FakeEndpoint) -> None:
 
 
 async def test_without_subscriptions_each_read_asks_the_server() -> None:
-    async with scripted() as endpoint:
+    async with make_endpoint() as endpoint:
         counting(endpoint)
-        async with started(remote("s", endpoint.url)) as box:
+        async with running_toolbox(remote("s", endpoint.url)) as box:
             assert [text(await read(box, "note://1")) for _ in range(3)] == ["read 1", "read 2", "read 3"]
             await asyncio.sleep(0.1)
             assert text(await read(box, "note://1")) == "read 4"
@@ -41,9 +41,9 @@ async def test_without_subscriptions_each_read_asks_the_server() -> None:
 
 
 async def test_a_subscribed_resource_is_kept_after_a_read_that_no_change_can_have_missed() -> None:
-    async with scripted(WITH_SUBSCRIPTIONS) as endpoint:
+    async with make_endpoint(WITH_SUBSCRIPTIONS) as endpoint:
         counting(endpoint)
-        async with started(remote("s", endpoint.url)) as box:
+        async with running_toolbox(remote("s", endpoint.url)) as box:
             assert text(await read(box, "note://1")) == "read 1"
             async with asyncio.timeout(30):
                 while "resources/subscribe" not in endpoint.methods():
@@ -53,10 +53,10 @@ async def test_a_subscribed_resource_is_kept_after_a_read_that_no_change_can_hav
 
 
 async def test_a_server_that_refuses_subscriptions_is_asked_each_time_and_not_for_ever_to_subscribe() -> None:
-    async with scripted(WITH_SUBSCRIPTIONS) as endpoint:
+    async with make_endpoint(WITH_SUBSCRIPTIONS) as endpoint:
         counting(endpoint)
         endpoint.on["resources/subscribe"] = Answer(500)
-        async with started(remote("s", endpoint.url)) as box:
+        async with running_toolbox(remote("s", endpoint.url)) as box:
             for n in range(1, 6):
                 assert text(await read(box, "note://1")) == f"read {n}"
                 await asyncio.sleep(0.1)
@@ -65,7 +65,7 @@ async def test_a_server_that_refuses_subscriptions_is_asked_each_time_and_not_fo
 
 async def test_a_real_server_that_tells_of_a_change_is_read_again() -> None:
     with listening(str(LIBRARY), "http") as (port, _):
-        async with started(remote("s", f"http://127.0.0.1:{port}/mcp")) as box:
+        async with running_toolbox(remote("s", f"http://127.0.0.1:{port}/mcp")) as box:
             async with asyncio.timeout(30):  # until it is subscribed to
                 while (kept := text(await read(box, READS))) != text(await read(box, READS)):
                     await asyncio.sleep(0.05)

@@ -17,13 +17,13 @@ from bot.mcp.resource_tools import PAGE, list_resources, request_tools
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, error, result
-from tests.mcp.toolboxes import ANA, error_text, real, remote, started, text
+from tests.mcp.toolboxes import ANA, error_text, real, remote, running_toolbox, text
 
 ALL: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
-def scripted(capabilities: dict[str, Any] | None = None) -> FakeEndpoint:
+def make_endpoint(capabilities: dict[str, Any] | None = None) -> FakeEndpoint:
     """Return a server with one resource and one prompt, whose answers the test sets."""
     endpoint = FakeEndpoint(capabilities=ALL if capabilities is None else capabilities)
     endpoint.speak_legacy("look")
@@ -33,7 +33,7 @@ def scripted(capabilities: dict[str, Any] | None = None) -> FakeEndpoint:
     return endpoint
 
 
-async def offered(box: McpToolbox, kind: ToolKind) -> Tool:
+async def wait_for_tool(box: McpToolbox, kind: ToolKind) -> Tool:
     """Wait until the server is listed, and return its tool of that kind."""
     while True:
         tools = [tool for tool in (await box.offer(EVERYWHERE)).requests if tool.kind is kind]
@@ -43,7 +43,7 @@ async def offered(box: McpToolbox, kind: ToolKind) -> Tool:
 
 
 async def run(box: McpToolbox, kind: ToolKind, **arguments: Any) -> ToolOutcome:
-    tool = await offered(box, kind)
+    tool = await wait_for_tool(box, kind)
     return await box.call(tool, ToolCall("c", tool.name, arguments), CallContext(ANA, "t:1"))
 
 
@@ -52,7 +52,7 @@ async def read(box: McpToolbox, uri: str) -> ToolOutcome:
 
 
 async def test_a_real_servers_resources_templates_and_prompts_are_had_through_calls() -> None:
-    async with started(real("s")) as box:
+    async with running_toolbox(real("s")) as box:
         listed = text(await run(box, ToolKind.LIST_RESOURCES))
         assert '"uri": "note://plan"' in listed
         assert '"uri_template": "note://by/{author}"' in listed
@@ -65,7 +65,7 @@ async def test_a_real_servers_resources_templates_and_prompts_are_had_through_ca
 
 
 async def test_an_address_that_the_server_does_not_know_is_an_error_that_the_model_reads() -> None:
-    async with started(real("s")) as box:
+    async with running_toolbox(real("s")) as box:
         outcome = await read(box, "note://nowhere")
         assert isinstance(outcome, CallReturned)
         assert outcome.result.is_error
@@ -73,7 +73,7 @@ async def test_an_address_that_the_server_does_not_know_is_an_error_that_the_mod
 
 
 async def test_arguments_that_do_not_fit_are_not_sent() -> None:
-    async with scripted() as endpoint, started(remote("s", endpoint.url)) as box:
+    async with make_endpoint() as endpoint, running_toolbox(remote("s", endpoint.url)) as box:
         outcome = await run(box, ToolKind.READ_RESOURCE, uri=5)
         assert isinstance(outcome, CallReturned)
         assert "The arguments do not fit" in outcome.result.text
@@ -86,9 +86,9 @@ async def test_blobs_become_images_and_files_and_long_texts_are_bounded() -> Non
         {"uri": "note://x/pic.png", "mimeType": "image/png", "blob": PNG},
         {"uri": "note://x/data.bin", "mimeType": "application/octet-stream", "blob": "AAEC"},
     ]
-    async with scripted() as endpoint:
+    async with make_endpoint() as endpoint:
         endpoint.on["resources/read"] = lambda m: result(m, {"contents": contents})
-        async with started(remote("s", endpoint.url)) as box:
+        async with running_toolbox(remote("s", endpoint.url)) as box:
             outcome = await read(box, "note://1")
     assert isinstance(outcome, CallReturned)
     parts = outcome.result.parts
@@ -99,9 +99,9 @@ async def test_blobs_become_images_and_files_and_long_texts_are_bounded() -> Non
 
 
 async def test_a_resource_without_contents_is_an_error() -> None:
-    async with scripted() as endpoint:
+    async with make_endpoint() as endpoint:
         endpoint.on["resources/read"] = lambda m: result(m, {"contents": []})
-        async with started(remote("s", endpoint.url)) as box:
+        async with running_toolbox(remote("s", endpoint.url)) as box:
             outcome = await read(box, "note://1")
     assert isinstance(outcome, CallReturned)
     assert outcome.result.is_error
@@ -112,10 +112,10 @@ async def test_the_roles_of_a_prompts_messages_are_kept() -> None:
     def message(role: str, words: str) -> dict[str, Any]:
         return {"role": role, "content": {"type": "text", "text": words}}
 
-    async with scripted() as endpoint:
+    async with make_endpoint() as endpoint:
         messages = [message("user", "Hello"), message("assistant", "Yes?"), message("user", "Go")]
         endpoint.on["prompts/get"] = lambda m: result(m, {"messages": messages})
-        async with started(remote("s", endpoint.url)) as box:
+        async with running_toolbox(remote("s", endpoint.url)) as box:
             outcome = await run(box, ToolKind.GET_PROMPT, name="greet")
     assert isinstance(outcome, CallReturned)
     assert outcome.result.structured == {"roles": ["user", "assistant", "user"]}
@@ -123,10 +123,10 @@ async def test_the_roles_of_a_prompts_messages_are_kept() -> None:
 
 
 async def test_a_server_that_is_away_is_named_and_nothing_is_offered_of_it() -> None:
-    async with scripted() as endpoint:
+    async with make_endpoint() as endpoint:
         endpoint.on["resources/read"] = lambda m: error(m, -32002, "Resource not found")
-        async with started(remote("s", endpoint.url)) as box:
-            tool = await offered(box, ToolKind.READ_RESOURCE)
+        async with running_toolbox(remote("s", endpoint.url)) as box:
+            tool = await wait_for_tool(box, ToolKind.READ_RESOURCE)
             assert "Resource not found" in error_text(await read(box, "note://2"))
             await endpoint.stop()
             outcome = await box.call(tool, ToolCall("c", tool.name, {"uri": "note://1"}), CallContext(ANA, "t:1"))
@@ -164,19 +164,21 @@ def test_ten_thousand_resources_are_paged_and_found_by_words() -> None:
     capabilities = ServerCapabilities((), many)
     tool = request_tools(config(), capabilities)[0]
 
-    def listed(**arguments: Any) -> list[str]:
+    def resource_lines(**arguments: Any) -> list[str]:
         answer = list_resources(ToolCall("c", tool.name, arguments), tool, capabilities, Redaction(()))
         return answer.text.splitlines()
 
-    first = listed()
+    first = resource_lines()
     assert first[0] == "10000 of s, from 1:"
     assert len(first) == PAGE + 3
     assert first[-2] == f"[{10_000 - PAGE} more: offset {PAGE} lists on; words in query find one.]"
-    assert json.loads(listed(offset=9_999)[1])["uri"] == "note://9999"
+    assert json.loads(resource_lines(offset=9_999)[1])["uri"] == "note://9999"
     assert "The server may have more than" in first[-1]
-    assert listed(offset=10_000) == ["The list ends before that: it has 10000 entries."]
-    assert json.loads(listed(query="TREES about")[1])["uri"] == "note://7777"
-    assert listed(query="nothing like it") == ["None of the 10000 resources of s fits. Use other words, or none."]
+    assert resource_lines(offset=10_000) == ["The list ends before that: it has 10000 entries."]
+    assert json.loads(resource_lines(query="TREES about")[1])["uri"] == "note://7777"
+    assert resource_lines(query="nothing like it") == [
+        "None of the 10000 resources of s fits. Use other words, or none."
+    ]
 
 
 async def test_ten_thousand_resources_of_a_server_with_small_pages_are_listed() -> None:
@@ -185,8 +187,8 @@ async def test_ten_thousand_resources_of_a_server_with_small_pages_are_listed() 
         resources = [{"uri": f"note://{n}", "name": f"n{n}"} for n in range(first, first + 50)]
         return result(message, {"resources": resources, "nextCursor": str(first + 50)})
 
-    async with scripted() as endpoint:
+    async with make_endpoint() as endpoint:
         endpoint.on["resources/list"] = page
-        async with started(remote("s", endpoint.url, list_timeout=60.0)) as box:
+        async with running_toolbox(remote("s", endpoint.url, list_timeout=60.0)) as box:
             listed = text(await run(box, ToolKind.LIST_RESOURCES, query="n9999"))
     assert json.loads(listed.splitlines()[1])["uri"] == "note://9999"

@@ -37,12 +37,12 @@ def result(*content: Any, structured: Any = None, is_error: bool = False, tool: 
     return tool_result("c1", tool, answer, Redaction([Secret("top-secret")]))
 
 
-def encoded(data: bytes) -> str:
+def base64_text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
 def image(data: bytes = PNG, mime_type: str = "image/png", **fields: Any) -> types.ImageContent:
-    return types.ImageContent(type="image", data=encoded(data), mime_type=mime_type, **fields)
+    return types.ImageContent(type="image", data=base64_text(data), mime_type=mime_type, **fields)
 
 
 def for_(*audience: str) -> dict[str, Any]:
@@ -130,14 +130,14 @@ def test_content_that_only_calls_itself_an_image_is_a_file(data: bytes) -> None:
 
 
 def test_sound_and_files_are_for_people_and_a_text_stands_for_them() -> None:
-    sound = types.AudioContent(type="audio", data=encoded(WAV), mime_type="audio/x-wav")
+    sound = types.AudioContent(type="audio", data=base64_text(WAV), mime_type="audio/x-wav")
     assert result(sound).parts == (TextPart("[Audio: audio/x-wav]"), FilePart(WAV, "audio/wav", ""))
-    report = resource(uri="file:///tmp/q3%20report.pdf", blob=encoded(b"%PDF-1.7 x"), mime_type="application/pdf")
+    report = resource(uri="file:///tmp/q3%20report.pdf", blob=base64_text(b"%PDF-1.7 x"), mime_type="application/pdf")
     assert result(report).parts == (
         TextPart("[Resource: file:///tmp/q3%20report.pdf]"),
         FilePart(b"%PDF-1.7 x", "application/pdf", "q3_report.pdf"),
     )
-    picture = resource(uri="shot://1/shot", blob=encoded(PNG))
+    picture = resource(uri="shot://1/shot", blob=base64_text(PNG))
     assert result(picture).parts == (ImagePart(PNG, "image/png", "shot.png"),)
 
 
@@ -145,14 +145,14 @@ def test_sound_and_files_are_for_people_and_a_text_stands_for_them() -> None:
     "uri", ["x:/../../etc/passwd", "x://h/a%2f..%2f..%2fetc", "x://h/a\\b", "x://h/..", "http://["]
 )
 def test_no_address_makes_a_name_that_leads_elsewhere(uri: str) -> None:
-    files = [part for part in result(resource(uri=uri, blob=encoded(b"\0\1"))).parts if isinstance(part, FilePart)]
+    files = [part for part in result(resource(uri=uri, blob=base64_text(b"\0\1"))).parts if isinstance(part, FilePart)]
     assert len(files) == 1
     assert not set("/\\:") & set(files[0].name)
     assert not files[0].name.startswith(".")
 
 
 def test_a_file_does_not_keep_an_ending_that_its_bytes_do_not_have() -> None:
-    (_, file) = result(resource(uri="x://h/cat.png", blob=encoded(b"#!/bin/sh\n"), mime_type="image/png")).parts
+    (_, file) = result(resource(uri="x://h/cat.png", blob=base64_text(b"#!/bin/sh\n"), mime_type="image/png")).parts
     assert isinstance(file, FilePart)
     assert file.name == "cat.png.bin"
 
@@ -164,8 +164,12 @@ def test_bytes_that_cannot_be_read_leave_a_text(data: str) -> None:
 
 
 def test_line_breaks_and_data_urls_are_decoded() -> None:
-    wrapped = types.ImageContent(type="image", data=encoded(PNG)[:8] + "\n" + encoded(PNG)[8:], mime_type="image/png")
-    addressed = types.ImageContent(type="image", data="data:image/png;base64," + encoded(PNG), mime_type="image/png")
+    wrapped = types.ImageContent(
+        type="image", data=base64_text(PNG)[:8] + "\n" + base64_text(PNG)[8:], mime_type="image/png"
+    )
+    addressed = types.ImageContent(
+        type="image", data="data:image/png;base64," + base64_text(PNG), mime_type="image/png"
+    )
     assert result(wrapped, addressed).parts == (ImagePart(PNG, "image/png"),) * 2
 
 
@@ -177,7 +181,7 @@ def test_content_for_one_audience_goes_to_that_one() -> None:
         ImagePart(PNG, "image/png", "", ImageAudience.PEOPLE),
     )
     assert result(image(**for_("assistant"))).parts == (ImagePart(PNG, "image/png", "", ImageAudience.MODEL),)
-    sound = types.AudioContent(type="audio", data=encoded(WAV), mime_type="audio/wav", **for_("assistant"))
+    sound = types.AudioContent(type="audio", data=base64_text(WAV), mime_type="audio/wav", **for_("assistant"))
     assert result(sound).parts == (TextPart("[Audio: audio/wav]"),)
     everybody = for_("user", "assistant")
     assert result(image(**everybody), image(**for_())).parts == (ImagePart(PNG, "image/png"),) * 2
@@ -246,7 +250,7 @@ NOISE = bytes(range(256)) * 8
 LINES = base64.encodebytes(NOISE).decode()
 
 
-def mirrored(*blocks: Any) -> dict[str, Any]:
+def structured_blocks(*blocks: Any) -> dict[str, Any]:
     """Return blocks as structured content, as the FastMCP library sends them."""
     items = [block.model_dump(by_alias=True) for block in blocks]
     return {"result": items[0] if len(items) == 1 else items}
@@ -255,19 +259,19 @@ def mirrored(*blocks: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "answer",
     [
-        result(image(LARGE), structured=mirrored(image(LARGE))),
-        result(words("Here:"), image(LARGE), structured=mirrored(words("Here:"), image(LARGE))),
-        result(image(LARGE), structured={"format": "png", "data": encoded(LARGE)}),
-        result(structured={"shots": [{"url": f"data:image/png;base64,{encoded(LARGE)}"}]}),
-        result(words(f"![cat](data:image/png;base64,{encoded(LARGE)})")),
-        result(image(LARGE), words(json.dumps({"png": encoded(LARGE)}).replace("/", "\\/"))),
-        result(words(encoded(LARGE))),
+        result(image(LARGE), structured=structured_blocks(image(LARGE))),
+        result(words("Here:"), image(LARGE), structured=structured_blocks(words("Here:"), image(LARGE))),
+        result(image(LARGE), structured={"format": "png", "data": base64_text(LARGE)}),
+        result(structured={"shots": [{"url": f"data:image/png;base64,{base64_text(LARGE)}"}]}),
+        result(words(f"![cat](data:image/png;base64,{base64_text(LARGE)})")),
+        result(image(LARGE), words(json.dumps({"png": base64_text(LARGE)}).replace("/", "\\/"))),
+        result(words(base64_text(LARGE))),
         result(words(base64.urlsafe_b64encode(LARGE).decode().rstrip("="))),
         result(image(LARGE).model_copy(update={"data": base64.urlsafe_b64encode(LARGE).decode().rstrip("=")})),
-        result(image(LARGE).model_copy(update={"data": f"DATA:image/png;base64,{encoded(LARGE)}"})),
+        result(image(LARGE).model_copy(update={"data": f"DATA:image/png;base64,{base64_text(LARGE)}"})),
         result(words(json.dumps(json.dumps({"png": base64.encodebytes(LARGE).decode()})))),
-        result(words(json.dumps({"png": encoded(LARGE)}).replace("/", "\\u002F").replace("=", "\\u003d"))),
-        result(words(f"DATA:image/png;name=cat.png;base64,{quote(encoded(LARGE), safe='')}")),
+        result(words(json.dumps({"png": base64_text(LARGE)}).replace("/", "\\u002F").replace("=", "\\u003d"))),
+        result(words(f"DATA:image/png;name=cat.png;base64,{quote(base64_text(LARGE), safe='')}")),
         result(words(base64.encodebytes(LARGE).decode().replace("\n", "\r\n    "))),
         result(words("> " + base64.encodebytes(LARGE).decode().strip().replace("\n", "\n> "))),
     ],
@@ -282,16 +286,16 @@ def test_an_image_in_base64_is_shown_once_and_never_as_a_text(answer: ToolResult
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        (f"a {encoded(NOISE)} b", "a [base64 left out: data, 2048 bytes] b"),
+        (f"a {base64_text(NOISE)} b", "a [base64 left out: data, 2048 bytes] b"),
         (f"a\n{LINES}b", "a\n[base64 left out: data, 2048 bytes]\nb"),
         (json.dumps({"content": LINES, "n": 1}), '{"content": "[base64 left out: data, 2048 bytes]\\n", "n": 1}'),
-        (f"data:;base64,{encoded(NOISE)}", "[base64 left out: data, 2048 bytes]"),
-        (f"data:text/csv;charset=utf-8;base64,{encoded(b'a,b;' * 30)}", "[base64 left out: text/csv, 120 bytes]"),
-        (encoded(PDF), "[base64 left out: application/pdf, 2057 bytes]"),
+        (f"data:;base64,{base64_text(NOISE)}", "[base64 left out: data, 2048 bytes]"),
+        (f"data:text/csv;charset=utf-8;base64,{base64_text(b'a,b;' * 30)}", "[base64 left out: text/csv, 120 bytes]"),
+        (base64_text(PDF), "[base64 left out: application/pdf, 2057 bytes]"),
         (LINES.strip().replace("\n", " "), "[base64 left out: data, 2048 bytes]"),
         (f"{LINES}name=x", "[base64 left out: data, 2048 bytes]\nname=x"),
-        (encoded(b"a,b,c\n1,2,3\n" * 40), "[base64 left out: data, 480 bytes]"),
-        (encoded(NOISE)[:2001], "[base64 left out: data, 1500 bytes]"),
+        (base64_text(b"a,b,c\n1,2,3\n" * 40), "[base64 left out: data, 480 bytes]"),
+        (base64_text(NOISE)[:2001], "[base64 left out: data, 1500 bytes]"),
     ],
 )
 def test_base64_in_a_text_becomes_a_note_with_its_size_and_type(text: str, left: str) -> None:
@@ -304,7 +308,7 @@ def test_base64_in_a_text_becomes_a_note_with_its_size_and_type(text: str, left:
 
 
 def test_a_known_file_in_base64_is_given_to_people() -> None:
-    assert result(structured={"report": encoded(PDF)}).parts[1:] == (FilePart(PDF, "application/pdf", ""),)
+    assert result(structured={"report": base64_text(PDF)}).parts[1:] == (FilePart(PDF, "application/pdf", ""),)
 
 
 @pytest.mark.parametrize(

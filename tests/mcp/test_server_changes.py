@@ -43,13 +43,13 @@ from tests.mcp.toolboxes import (
     connected,
     entries,
     faster,
-    named,
     raw,
     remote,
-    started,
+    running_toolbox,
     text,
+    tool_by_name,
     unknown,
-    unsent,
+    unsent_reason,
     until,
 )
 
@@ -61,7 +61,7 @@ KNOWN = CachedCapabilities(
 ELSEWHERE = remote("s", "http://127.0.0.1:9/mcp")
 
 
-def known(config: ServerConfig, *names: str) -> DesiredServer:
+def synced_server(config: ServerConfig, *names: str) -> DesiredServer:
     """Return a server whose tools were synced just now."""
     tools = tuple(Tool(f"{config.name}__{name}", config.name, name) for name in names or ("t",))
     capabilities = ServerCapabilities(tools, definition=definition_fingerprint(config))
@@ -95,7 +95,7 @@ def status(box: McpToolbox, name: str = "s") -> ServerStatus:
     return state(box, name).status
 
 
-async def offered(box: McpToolbox, workspace: str = "") -> list[str]:
+async def offered_names(box: McpToolbox, workspace: str = "") -> list[str]:
     return [tool.name for tool in (await box.offer(workspace)).tools]
 
 
@@ -108,14 +108,14 @@ def theirs(endpoint: FakeEndpoint, name: str = "s", **fields: Any) -> ServerConf
 
 
 async def test_a_new_server_is_used_and_one_that_is_gone_is_not() -> None:
-    async with started(raw("a", script=offering("t"))) as box:
-        assert await offered(box) == ["a__t"]
-        gone = named(box, "t", "a")
+    async with running_toolbox(raw("a", script=offering("t"))) as box:
+        assert await offered_names(box) == ["a__t"]
+        gone = tool_by_name(box, "t", "a")
         await box.reconcile(entries(raw("b", script=offering("t"))))
         await until(lambda: status(box, "b") is ServerStatus.CONNECTED)
-        assert await offered(box) == ["b__t"]
+        assert await offered_names(box) == ["b__t"]
         assert [server.config.name for server in box.servers()] == ["b"]
-        assert "MCP server a not found" in unsent(await call(gone, box))
+        assert "MCP server a not found" in unsent_reason(await call(gone, box))
 
 
 async def test_an_unchanged_server_keeps_its_connection_and_its_calls(tmp_path: Path) -> None:
@@ -123,11 +123,11 @@ async def test_an_unchanged_server_keeps_its_connection_and_its_calls(tmp_path: 
     script = {**offering("t", slow={"do": "silence"}), "record": str(record)}
     async with connected(raw("a", script=script)) as box:
         since = state(box, "a").connected_at
-        waiting = asyncio.create_task(call(named(box, "slow", "a"), box))
+        waiting = asyncio.create_task(call(tool_by_name(box, "slow", "a"), box))
         await until(lambda: "tools/call" in record.read_text())
         await box.reconcile(entries(raw("b", script=offering("t")), raw("a", script=script)))
         assert state(box, "a").connected_at == since
-        assert text(await call(named(box, "t", "a"), box)) == "ok"
+        assert text(await call(tool_by_name(box, "t", "a"), box)) == "ok"
         assert not waiting.done()
     assert isinstance(await waiting, CallOutcomeUnknown)
 
@@ -139,11 +139,11 @@ async def test_a_change_makes_a_new_connection_while_the_old_one_ends_its_calls(
         other.speak_modern("t")
         slow = one.hold("tools/call", held)
         async with connected(remote("s", one.url)) as box:
-            waiting = asyncio.create_task(call(named(box, "t"), box))
+            waiting = asyncio.create_task(call(tool_by_name(box, "t"), box))
             await slow.wait()
             await box.reconcile(entries(remote("s", other.url)))
             await until(lambda: status(box) is ServerStatus.CONNECTED)
-            assert text(await call(named(box, "t"), box)) == "ok"
+            assert text(await call(tool_by_name(box, "t"), box)) == "ok"
             assert "tools/call" in other.methods()
             assert not waiting.done()
             held.set()
@@ -156,7 +156,7 @@ async def leaving(folder: Path, farewell: float) -> AsyncIterator[tuple[McpToolb
     pids, record = folder / "pids", folder / "record"
     script = {**offering("t", slow={"do": "silence"}, pids=pids), "record": str(record)}
     async with connected(raw(script=script), pacing=faster(farewell=farewell)) as box:
-        waiting = asyncio.create_task(call(named(box, "slow"), box))
+        waiting = asyncio.create_task(call(tool_by_name(box, "slow"), box))
         await until(lambda: "tools/call" in record.read_text())
         await box.reconcile([])
         yield box, waiting, pids
@@ -164,7 +164,7 @@ async def leaving(folder: Path, farewell: float) -> AsyncIterator[tuple[McpToolb
 
 async def test_a_call_that_does_not_end_is_not_waited_for_long(tmp_path: Path) -> None:
     async with leaving(tmp_path, 0.1) as (box, waiting, pids):
-        assert await offered(box) == []
+        assert await offered_names(box) == []
         assert "before it answered" in unknown(await waiting)
         await until(lambda: not alive(int(pids.read_text())))
 
@@ -188,15 +188,15 @@ async def test_a_server_that_is_switched_off_offers_nothing_at_once_and_comes_ba
 ) -> None:
     pids = tmp_path / "pids"
     config = raw(script=offering("t", pids=pids))
-    async with started(config) as box:
-        assert await offered(box) == ["s__t"]
-        tool = named(box, "t")
+    async with running_toolbox(config) as box:
+        assert await offered_names(box) == ["s__t"]
+        tool = tool_by_name(box, "t")
         await box.reconcile([DesiredServer(config, standing, KNOWN)])
         offer = await box.offer()
         assert offer.tools == ()
         assert [sentence.partition(" Fix: ")[0] for sentence in offer.absent] == said
         assert status(box) is stands
-        unsent(await call(tool, box))
+        unsent_reason(await call(tool, box))
         await until(lambda: not alive(int(pids.read_text())))
         await box.reconcile([DesiredServer(config, ServerEnablement.ON, KNOWN)])
         assert text(await call(tool, box)) == "ok"
@@ -206,7 +206,7 @@ async def test_a_server_that_is_switched_off_offers_nothing_at_once_and_comes_ba
 async def test_a_disconnected_server_stays_so_until_it_is_asked_for(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     entry = DesiredServer(raw(script=offering("t", pids=pids)), ServerEnablement.DISCONNECTED, KNOWN)
-    async with started(entry, policy=ConnectPolicy.EAGER) as box:
+    async with running_toolbox(entry, policy=ConnectPolicy.EAGER) as box:
         await box.reconcile([entry])
         with pytest.raises(ServerTrouble, match="disconnected"):
             await box.sync("file:s")
@@ -215,12 +215,12 @@ async def test_a_disconnected_server_stays_so_until_it_is_asked_for(tmp_path: Pa
         since = state(box).connected_at
         await box.reconcile([replace(entry, enablement=ServerEnablement.ON)])
         assert state(box).connected_at == since
-        assert text(await call(named(box, "t"), box)) == "ok"
+        assert text(await call(tool_by_name(box, "t"), box)) == "ok"
 
 
 async def test_following_changes_does_not_wait_for_servers(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    async with started(raw(script={"probe": "silence", "pids": str(pids)})) as box:
+    async with running_toolbox(raw(script={"probe": "silence", "pids": str(pids)})) as box:
         await until(pids.exists)
         async with asyncio.timeout(10):
             for n in range(20):
@@ -233,7 +233,7 @@ async def test_following_changes_does_not_wait_for_servers(tmp_path: Path) -> No
 
 async def test_a_removed_server_is_not_started_by_a_late_reader(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    async with started(raw(script=offering("t", pids=pids)), policy=ConnectPolicy.LAZY) as box:
+    async with running_toolbox(raw(script=offering("t", pids=pids)), policy=ConnectPolicy.LAZY) as box:
         checks = box.diagnose("file:s")
         assert (await anext(checks)).name == "standing"
         await box.reconcile([])
@@ -245,7 +245,7 @@ async def test_a_removed_server_is_not_started_by_a_late_reader(tmp_path: Path) 
 
 async def test_a_closed_toolbox_follows_no_changes(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    async with started() as box:
+    async with running_toolbox() as box:
         pass
     await box.reconcile(entries(raw(script=offering("t", pids=pids))))
     assert box.servers() == []
@@ -253,7 +253,7 @@ async def test_a_closed_toolbox_follows_no_changes(tmp_path: Path) -> None:
 
 async def test_an_entry_that_cannot_be_used_says_why_and_mends_itself() -> None:
     config = raw(script=offering("t"))
-    async with started(DesiredServer(config, problem="Server s has no key. Fix: set it.")) as box:
+    async with running_toolbox(DesiredServer(config, problem="Server s has no key. Fix: set it.")) as box:
         assert (await box.offer()).absent == ("Server s has no key. Fix: set it.",)
         assert status(box) is ServerStatus.FAILED
         with pytest.raises(ServerTrouble, match="no key") as refused:
@@ -268,23 +268,23 @@ async def test_an_entry_that_cannot_be_used_says_why_and_mends_itself() -> None:
 
 async def test_an_admins_server_must_be_allowed(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("t")
-    async with started(theirs(endpoint)) as box:
+    async with running_toolbox(theirs(endpoint)) as box:
         [absent] = (await box.offer()).absent
         assert "MCP_ALLOWED_HOSTS" in absent
         assert endpoint.seen == []
-    async with started(theirs(endpoint), allowances=LOOPBACK) as box:
-        assert await offered(box) == ["s__t"]
+    async with running_toolbox(theirs(endpoint), allowances=LOOPBACK) as box:
+        assert await offered_names(box) == ["s__t"]
 
 
 async def test_an_admins_program_is_not_started(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     config = replace(raw(script=offering("t", pids=pids)), id="id-s")
-    async with started(config) as box:
+    async with running_toolbox(config) as box:
         assert "the operator has not allowed" in (await box.offer()).absent[0]
         await box.connect("id-s")
         assert not pids.exists()
-    async with started(config, allowances=AllowedTargets(commands=frozenset(("python",)))) as box:
-        assert await offered(box) == ["s__t"]
+    async with running_toolbox(config, allowances=AllowedTargets(commands=frozenset(("python",)))) as box:
+        assert await offered_names(box) == ["s__t"]
 
 
 async def test_a_program_that_is_not_allowed_is_not_started_for_any_definer(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ async def test_a_program_that_is_not_allowed_is_not_started_for_any_definer(tmp_
     config = raw(script=offering("t", pids=pids))
     allowed = AllowedTargets(commands=frozenset(("python",)), names=frozenset(("other",)))
     for theirs in (config, replace(config, id="id-s")):
-        async with started(theirs, allowances=allowed) as box:
+        async with running_toolbox(theirs, allowances=allowed) as box:
             assert "MCP_ALLOWED_SERVERS" in (await box.offer()).absent[0]
             assert (await box.connect(theirs.id)).status is ServerStatus.FAILED
             checks = [check async for check in box.diagnose(theirs.id)]
@@ -314,12 +314,12 @@ async def test_a_name_that_later_leads_inside_is_not_followed_there(endpoint: Fa
     config = ServerConfig("s", HttpTransport(url), id="id-s")
     by_name = AllowedTargets(hosts=frozenset(("tools.example",)))
     answers[:] = ["127.0.0.1"]
-    async with started(config, allowances=by_name, resolve=resolve) as box:
-        assert await offered(box) == ["s__t"]
+    async with running_toolbox(config, allowances=by_name, resolve=resolve) as box:
+        assert await offered_names(box) == ["s__t"]
         assert endpoint.seen[0][0]["host"] == f"tools.example:{endpoint.port}"
     endpoint.seen.clear()
     public = replace(config, transport=HttpTransport(f"https://tools.example:{endpoint.port}/mcp"))
-    async with started(public, resolve=resolve) as box:
+    async with running_toolbox(public, resolve=resolve) as box:
         [absent] = (await box.offer()).absent
     assert "private network" in absent
     assert endpoint.seen == []
@@ -340,12 +340,12 @@ async def test_every_request_of_a_connection_goes_to_a_checked_address(
         endpoint.speak_modern("t")
         url = f"https://tools.example:{endpoint.port}/mcp"
         config = ServerConfig("s", HttpTransport(url), id="id-s")
-        async with started(config, allowances=LOOPBACK, resolve=resolve) as box:
+        async with running_toolbox(config, allowances=LOOPBACK, resolve=resolve) as box:
             [tool] = (await box.offer()).tools
             assert text(await call(tool, box)) == "ok"
             for inside in ("127.0.0.2", "10.0.0.1"):
                 answers[:] = [inside]
-                assert "private network" in unsent(await call(tool, box))
+                assert "private network" in unsent_reason(await call(tool, box))
             assert endpoint.methods().count("tools/call") == 1
 
 
@@ -357,19 +357,19 @@ async def test_a_workspace_has_its_own_servers_and_everybodys(endpoint: FakeEndp
     shared = remote("everywhere", endpoint.url)
     ones = theirs(endpoint, "mine", id="1", workspace="slack:T1")
     others = theirs(endpoint, "mine", id="2", workspace="slack:T2")
-    async with started(shared, ones, others, allowances=LOOPBACK) as box:
-        assert await offered(box) == ["everywhere__t"]
+    async with running_toolbox(shared, ones, others, allowances=LOOPBACK) as box:
+        assert await offered_names(box) == ["everywhere__t"]
         for workspace, server_id in (("slack:T1", "1"), ("slack:T2", "2")):
             offer = await box.offer(workspace)
             assert [tool.name for tool in offer.tools] == ["everywhere__t", "mine__t"]
             assert [tool.server_id for tool in offer.tools] == ["file:everywhere", server_id]
             assert text(await call(offer.tools[1], box)) == "ok"
-        assert await offered(box, "slack:T3") == ["everywhere__t"]
+        assert await offered_names(box, "slack:T3") == ["everywhere__t"]
 
 
 async def test_problems_of_another_workspace_are_not_shown() -> None:
     broken = DesiredServer(ServerConfig("s", StdioTransport(""), id="1", workspace="slack:T1"), problem="No. Fix: yes.")
-    async with started(broken) as box:
+    async with running_toolbox(broken) as box:
         assert (await box.offer("slack:T1")).absent == ("No. Fix: yes.",)
         assert (await box.offer("slack:T2")).absent == ()
 
@@ -392,7 +392,7 @@ async def test_the_start_policy_decides_which_servers_connect_at_the_start(
         for endpoint in (auto, manual):
             endpoint.speak_modern("t")
         configs = remote("auto", auto.url), remote("manual", manual.url, auto_connect=False)
-        async with started(*configs, policy=policy) as box:
+        async with running_toolbox(*configs, policy=policy) as box:
             await box.wait_ready()
             assert {
                 server.config.name for server in box.servers() if server.status is ServerStatus.CONNECTED
@@ -403,7 +403,7 @@ async def test_the_start_policy_decides_which_servers_connect_at_the_start(
 async def test_an_idle_server_offers_its_known_tools_and_its_first_call_connects_it(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("t", "new")
     entry = DesiredServer(remote("s", endpoint.url, system_instruction="Be exact."), synced=KNOWN)
-    async with started(entry, policy=ConnectPolicy.LAZY) as box:
+    async with running_toolbox(entry, policy=ConnectPolicy.LAZY) as box:
         offer = await box.offer()
         [tool] = offer.tools
         assert (tool.name, tool.server, tool.server_id, tool.trusted) == ("s__t", "s", "file:s", False)
@@ -422,30 +422,30 @@ async def test_an_idle_server_offers_its_known_tools_and_its_first_call_connects
 
 async def test_an_unknown_server_offers_nothing_until_it_is_connected(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("t")
-    async with started(remote("s", endpoint.url), policy=ConnectPolicy.LAZY) as box:
+    async with running_toolbox(remote("s", endpoint.url), policy=ConnectPolicy.LAZY) as box:
         offer = await box.offer()
         assert (offer.tools, status(box)) == ((), ServerStatus.PENDING)
         assert "has not been connected yet" in offer.absent[0]
         assert (await box.connect("file:s")).status is ServerStatus.CONNECTED
-        assert await offered(box) == ["s__t"]
+        assert await offered_names(box) == ["s__t"]
 
 
 async def test_an_offer_does_not_wait_for_a_server_whose_tools_are_known(endpoint: FakeEndpoint) -> None:
     endpoint.on = dict.fromkeys(("server/discover", "initialize"), Silence())
-    async with started(known(remote("s", endpoint.url)), first_wait=60.0) as box:
+    async with running_toolbox(synced_server(remote("s", endpoint.url)), first_wait=60.0) as box:
         await until(lambda: status(box) is ServerStatus.CONNECTING)
         async with asyncio.timeout(15):
-            assert await offered(box) == ["s__t"]
+            assert await offered_names(box) == ["s__t"]
 
 
 async def test_an_offer_waits_for_a_server_that_was_defined_otherwise_when_its_tools_were_listed(
     endpoint: FakeEndpoint,
 ) -> None:
     endpoint.speak_modern("t", "new")
-    before = known(ELSEWHERE)
+    before = synced_server(ELSEWHERE)
     entry = DesiredServer(remote("s", endpoint.url), synced=before.synced)
-    async with started(entry, review=ReviewPolicy.OFF) as box:
-        assert await offered(box) == ["s__new", "s__t"]
+    async with running_toolbox(entry, review=ReviewPolicy.OFF) as box:
+        assert await offered_names(box) == ["s__new", "s__t"]
 
 
 # servers whose stored tools are recent
@@ -453,8 +453,8 @@ async def test_an_offer_waits_for_a_server_that_was_defined_otherwise_when_its_t
 
 async def test_a_server_whose_tools_are_known_is_connected_by_their_first_call_alone(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("t")
-    entry = known(remote("s", endpoint.url))
-    async with started(entry, known_for=60.0) as box:
+    entry = synced_server(remote("s", endpoint.url))
+    async with running_toolbox(entry, known_for=60.0) as box:
         offer = await box.offer()
         await box.reconcile([entry])
         assert [tool.name for tool in offer.tools] == ["s__t"]
@@ -472,11 +472,11 @@ async def test_the_tools_of_a_connection_are_enough_for_the_next_start(tmp_path:
 
     pids = tmp_path / "pids"
     config = raw("s", script=offering("t", pids=pids))
-    async with started(config, on_synced=on_synced, known_for=60.0) as box:
-        assert await offered(box) == ["s__t"]
+    async with running_toolbox(config, on_synced=on_synced, known_for=60.0) as box:
+        assert await offered_names(box) == ["s__t"]
     synced = CachedCapabilities(SyncStatus.SYNCED, stored["file:s"], at=time.time())
-    async with started(DesiredServer(config, synced=synced), known_for=60.0) as box:
-        assert await offered(box) == ["s__t"]
+    async with running_toolbox(DesiredServer(config, synced=synced), known_for=60.0) as box:
+        assert await offered_names(box) == ["s__t"]
     assert len(pids.read_text().split()) == 1
 
 
@@ -487,7 +487,7 @@ async def test_the_tools_of_a_connection_are_enough_for_the_next_start(tmp_path:
         pytest.param(lambda entry: _with_synced(entry, at=time.time() - 61.0), id="listed long ago"),
         pytest.param(lambda entry: _with_synced(entry, at=time.time() + 61.0), id="listed in the future"),
         pytest.param(lambda entry: _with_synced(entry, status=SyncStatus.SYNC_FAILED), id="not listed since"),
-        pytest.param(lambda entry: replace(entry, synced=known(ELSEWHERE).synced), id="listed elsewhere"),
+        pytest.param(lambda entry: replace(entry, synced=synced_server(ELSEWHERE).synced), id="listed elsewhere"),
         pytest.param(lambda entry: _with_config(entry, transport=_with_header(entry)), id="another header"),
         pytest.param(lambda entry: _with_config(entry, use_instructions=True), id="its instructions are wanted"),
         pytest.param(lambda entry: _with_config(entry, protocol=Protocol.V2025_06_18), id="another protocol"),
@@ -499,13 +499,15 @@ async def test_a_server_whose_tools_may_be_others_is_connected_at_the_start(
     change: Callable[[DesiredServer], DesiredServer],
 ) -> None:
     endpoint.speak_modern("t")
-    async with started(change(known(remote("s", endpoint.url))), known_for=60.0):
+    async with running_toolbox(change(synced_server(remote("s", endpoint.url))), known_for=60.0):
         await until(lambda: bool(endpoint.seen))
 
 
 async def test_all_known_servers_are_connected_at_the_start_by_an_eager_policy(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("t")
-    async with started(known(remote("s", endpoint.url)), known_for=60.0, policy=ConnectPolicy.EAGER) as box:
+    async with running_toolbox(
+        synced_server(remote("s", endpoint.url)), known_for=60.0, policy=ConnectPolicy.EAGER
+    ) as box:
         await until(lambda: status(box) is ServerStatus.CONNECTED)
 
 
@@ -516,9 +518,9 @@ async def test_a_call_is_not_sent_if_the_started_server_lists_another_tool_than_
     endpoint.speak_modern("t")
     endpoint.on["tools/list"] = lambda m: result(m, {"tools": [{**tool("t"), "description": "Deletes all."}]})
     for review, reason in ((ReviewPolicy.CHANGED, "review"), (ReviewPolicy.OFF, "has changed since")):
-        async with started(known(remote("s", endpoint.url)), known_for=60.0, review=review) as box:
+        async with running_toolbox(synced_server(remote("s", endpoint.url)), known_for=60.0, review=review) as box:
             [shown] = (await box.offer()).tools
-            assert reason in unsent(await call(shown, box))
+            assert reason in unsent_reason(await call(shown, box))
     assert "tools/call" not in endpoint.methods()
 
 
@@ -526,10 +528,10 @@ async def test_a_known_server_that_fails_stays_offered_and_is_connected_to_by_th
     endpoint.speak_modern("t")
     await endpoint.stop()
     entry = DesiredServer(remote("s", endpoint.url), synced=KNOWN)
-    async with started(entry, policy=ConnectPolicy.LAZY, pacing=faster(first_pause=60.0)) as box:
+    async with running_toolbox(entry, policy=ConnectPolicy.LAZY, pacing=faster(first_pause=60.0)) as box:
         before = await box.offer()
         [tool] = before.tools
-        assert "cannot be reached" in unsent(await call(tool, box))
+        assert "cannot be reached" in unsent_reason(await call(tool, box))
         assert status(box) is ServerStatus.FAILED
         assert await box.offer() == before
         await endpoint.listen()
@@ -538,10 +540,10 @@ async def test_a_known_server_that_fails_stays_offered_and_is_connected_to_by_th
 
 async def test_tools_that_another_process_listed_are_offered_here() -> None:
     entry = DesiredServer(remote("s", "http://127.0.0.1:9/mcp"))
-    async with started(entry, policy=ConnectPolicy.LAZY) as box:
-        assert await offered(box) == []
+    async with running_toolbox(entry, policy=ConnectPolicy.LAZY) as box:
+        assert await offered_names(box) == []
         await box.reconcile([replace(entry, synced=KNOWN)])
-        assert await offered(box) == ["s__t"]
+        assert await offered_names(box) == ["s__t"]
         assert status(box) is ServerStatus.IDLE
 
 
@@ -565,7 +567,7 @@ async def test_a_server_that_does_not_know_us_is_not_stormed(endpoint: FakeEndpo
         paused.append(0.5)
         return 0.5
 
-    async with started(wrong, chance=chance) as box:
+    async with running_toolbox(wrong, chance=chance) as box:
         await until(lambda: status(box) is ServerStatus.AUTH_REQUIRED)
         offer = await box.offer()
         assert offer.tools == ()
@@ -573,7 +575,7 @@ async def test_a_server_that_does_not_know_us_is_not_stormed(endpoint: FakeEndpo
         assert "Fix:" in offer.absent[0]
         tried = len(endpoint.seen)
         tool = Tool("s__t", "s", "t", server_id="file:s")
-        assert str(code) in unsent(await call(tool, box))
+        assert str(code) in unsent_reason(await call(tool, box))
         assert len(endpoint.seen) == tried
         assert (await box.connect("file:s")).status is ServerStatus.AUTH_REQUIRED
         assert len(endpoint.seen) > tried
@@ -599,7 +601,7 @@ async def test_a_secret_is_known_before_a_server_can_say_it(
 
     endpoint.speak_modern("t")
     endpoint.on["tools/call"] = telling
-    async with started(secrets=known) as box:
+    async with running_toolbox(secrets=known) as box:
         secrets = frozenset(("stored-s3cr3t-8Kx2", 'quo"ted-Zk29vT4x'))
         await box.reconcile([DesiredServer(remote("s", endpoint.url), secrets=secrets)])
         await until(lambda: status(box) is ServerStatus.CONNECTED)
@@ -633,6 +635,6 @@ async def examine(box: McpToolbox) -> None:
     ],
 )
 async def test_an_unknown_server_is_not_found(asking: Callable[[McpToolbox], Awaitable[Any]]) -> None:
-    async with started() as box:
+    async with running_toolbox() as box:
         with pytest.raises(NotFound, match="no such MCP server"):
             await asking(box)

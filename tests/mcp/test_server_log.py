@@ -10,14 +10,14 @@ from bot.domain.characters import visible
 from bot.domain.servers import DesiredServer, ServerConfig
 from bot.mcp.server.output import ServerLog
 from tests.mcp.test_list_changes import Clock
-from tests.mcp.toolboxes import call, connected, http_server, named, real, remote
+from tests.mcp.toolboxes import call, connected, http_server, real, remote, tool_by_name
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_log_lines_of_a_server_are_in_the_doctors_report_without_secrets(transport: str) -> None:
-    async def reported(server: ServerConfig) -> str:
+    async def diagnose_log(server: ServerConfig) -> str:
         async with connected(DesiredServer(server, secrets=frozenset(["hunter22"]))) as box:
-            complain = named(box, "complain")
+            complain = tool_by_name(box, "complain")
             await call(complain, box, level="info", text="all is well")
             await call(complain, box, level="error", text="disk full,\nkey hunter22 \x1b[31mred")
             async with asyncio.timeout(30):
@@ -27,10 +27,10 @@ async def test_log_lines_of_a_server_are_in_the_doctors_report_without_secrets(t
                         return details[0]
 
     if transport == "stdio":
-        said = await reported(real())
+        said = await diagnose_log(real())
     else:
         with http_server() as (url, _):
-            said = await reported(remote("s", url))
+            said = await diagnose_log(remote("s", url))
     assert "error: disk full, key *** " in said
     assert "all is well" not in said
     assert said.isprintable()

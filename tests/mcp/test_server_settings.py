@@ -15,7 +15,7 @@ from bot.domain.tools import CallReturned
 from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.programs import python
-from tests.mcp.toolboxes import FAKES, FAST, call, connected, named, real, started, text, until
+from tests.mcp.toolboxes import FAKES, FAST, call, connected, real, running_toolbox, text, tool_by_name, until
 
 NO_RECONNECTS = FAST.without_reconnecting()
 
@@ -52,7 +52,7 @@ async def test_without_them_one_attempt_decides(tmp_path: Path) -> None:
 
 async def test_further_attempts_do_not_exceed_the_time_to_connect(tmp_path: Path) -> None:
     config = works_at(100, tmp_path, connect_retries=10, connect_timeout=1.0)
-    async with started(config, pacing=NO_RECONNECTS) as box:
+    async with running_toolbox(config, pacing=NO_RECONNECTS) as box:
         began = time.monotonic()
         await box.offer()
         assert status(box) is ServerStatus.FAILED
@@ -68,7 +68,7 @@ async def test_a_server_reconnects_as_it_says_itself_else_as_all_do(
     pacing: ConnectionTiming, reconnect: bool | None, comes_back: bool
 ) -> None:
     async with connected(real(reconnect=reconnect), pacing=pacing) as box:
-        await call(named(box, "die"), box)
+        await call(tool_by_name(box, "die"), box)
         if comes_back:
             await until(lambda: status(box) is ServerStatus.CONNECTED and text_of_echo(box))
         else:
@@ -84,9 +84,9 @@ def text_of_echo(box: McpToolbox) -> bool:
 async def test_a_result_is_as_long_as_its_server_may_have_it_and_the_rest_is_a_file() -> None:
     long = "x" * 1_500
     async with connected(real(output_limit=1_000)) as box:
-        outcome = await call(named(box, "echo"), box, text=long)
+        outcome = await call(tool_by_name(box, "echo"), box, text=long)
     assert isinstance(outcome, CallReturned)
     assert len(text(outcome)) < 1_100
     assert [part.data.decode() for part in outcome.result.parts if isinstance(part, FilePart)] == [long]
     async with connected(real(output_limit=2_000)) as box:
-        assert text(await call(named(box, "echo"), box, text=long)) == long
+        assert text(await call(tool_by_name(box, "echo"), box, text=long)) == long

@@ -55,7 +55,7 @@ CLOSED            -       -     -      -     -     -     -     -     -     -    
 """
 
 
-def expected() -> dict[tuple[State, Event], State | None]:
+def expected_states() -> dict[tuple[State, Event], State | None]:
     """Return the state after each pair, None for an impossible one."""
     rows = [line.split() for line in EXPECTED.strip().splitlines()[1:]]
     return {
@@ -65,7 +65,7 @@ def expected() -> dict[tuple[State, Event], State | None]:
 
 @pytest.mark.parametrize(("state", "event"), list(product(State, Event)), ids=lambda value: value.name)
 def test_every_pair_leads_to_one_state_or_is_an_error(state: State, event: Event) -> None:
-    target = expected()[state, event]
+    target = expected_states()[state, event]
     if target is not None:
         assert next_state(state, event) is target
         return

@@ -6,7 +6,7 @@ from collections import Counter
 
 from bot.domain.metrics import CacheUsed, MetricEvent, SessionChanged
 from bot.domain.servers import ServerConfig, ServerStatus, StdioTransport
-from tests.mcp.toolboxes import raw, started, until
+from tests.mcp.toolboxes import raw, running_toolbox, until
 
 OFFERING = {"listings": [[{"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}]]}
 
@@ -21,7 +21,7 @@ def uses(found: list[MetricEvent]) -> Counter[str]:
 
 async def test_a_session_is_created_once_and_closed_with_the_house() -> None:
     found: list[MetricEvent] = []
-    async with started(raw(script=OFFERING), observe=found.append) as box:
+    async with running_toolbox(raw(script=OFFERING), observe=found.append) as box:
         await box.wait_ready()
         await box.sync("file:s")
         assert sessions(found) == [("s", "created")]
@@ -31,7 +31,7 @@ async def test_a_session_is_created_once_and_closed_with_the_house() -> None:
 async def test_a_session_that_cannot_be_made_is_an_error_and_no_session() -> None:
     found: list[MetricEvent] = []
     broken = ServerConfig("s", StdioTransport("false"))
-    async with started(broken, observe=found.append) as box:
+    async with running_toolbox(broken, observe=found.append) as box:
         await until(lambda: box.servers()[0].status is ServerStatus.FAILED)
         assert set(sessions(found)) == {("s", "error")}
     assert ("s", "closed") not in sessions(found)
@@ -39,7 +39,7 @@ async def test_a_session_that_cannot_be_made_is_an_error_and_no_session() -> Non
 
 async def test_tools_that_are_known_are_a_hit_others_a_miss_and_each_asking_a_refresh() -> None:
     found: list[MetricEvent] = []
-    async with started(
+    async with running_toolbox(
         raw(script=OFFERING), ServerConfig("gone", StdioTransport("false")), observe=found.append
     ) as box:
         await until(lambda: box.servers()[0].status is ServerStatus.FAILED)

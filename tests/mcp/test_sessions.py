@@ -36,7 +36,7 @@ from bot.mcp.server.retry import BreakerSettings
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.programs import listening, python
-from tests.mcp.toolboxes import ANA, LIMIT, alive, connected, faster, named, remote, text, unsent, until
+from tests.mcp.toolboxes import ANA, LIMIT, alive, connected, faster, remote, text, tool_by_name, unsent_reason, until
 
 BEN = Author("console", "ben", "Ben")
 NEW_SESSION = "began a new session"
@@ -71,7 +71,7 @@ class Talk:
     async def call(self, tool: str, *, deadline: float | None = None, **arguments: Any) -> ToolOutcome:
         context = CallContext(self._author, "turn:1", deadline, self.progress.append, conversation=self.where)
         async with asyncio.timeout(LIMIT):
-            return await self._box.call(named(self._box, tool), ToolCall("c1", f"s__{tool}", arguments), context)
+            return await self._box.call(tool_by_name(self._box, tool), ToolCall("c1", f"s__{tool}", arguments), context)
 
     async def remember(self, what: str) -> str:
         return text(await self.call("remember", text=what))
@@ -80,7 +80,7 @@ class Talk:
         seen: dict[str, Any] = json.loads(text(await self.call("recall")).partition("\n")[0])
         return seen
 
-    async def kept(self) -> list[str]:
+    async def recall_items(self) -> list[str]:
         kept: list[str] = (await self.recall())["kept"]
         return kept
 
@@ -96,7 +96,7 @@ def box_of(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Return a context manager of a toolbox with the stateful server, over either transport."""
 
     @asynccontextmanager
-    async def opened(**fields: Any) -> AsyncIterator[McpToolbox]:
+    async def open_box(**fields: Any) -> AsyncIterator[McpToolbox]:
         if request.param == "stdio":
             async with begun(stateful(**fields)) as box:
                 yield box
@@ -105,7 +105,7 @@ def box_of(request: pytest.FixtureRequest) -> Callable[..., Any]:
             async with begun(over_http(f"http://127.0.0.1:{port}/mcp", **fields)) as box:
                 yield box
 
-    return opened
+    return open_box
 
 
 @asynccontextmanager
@@ -126,23 +126,25 @@ async def test_conversations_do_not_share_server_state(box_of: Callable[..., Any
     async with box_of(sessions=CONVERSATION) as box:
         here, there = Talk(box, room("here")), Talk(box, room("there"))
         await asyncio.gather(here.remember("tea"), there.remember("coffee"))
-        assert [await here.kept(), await there.kept()] == [["tea"], ["coffee"]]
-        assert await Talk(box, room("here"), BEN).kept() == ["tea"], "a conversation is shared by its people"
+        assert [await here.recall_items(), await there.recall_items()] == [["tea"], ["coffee"]]
+        assert await Talk(box, room("here"), BEN).recall_items() == ["tea"], "a conversation is shared by its people"
         assert len(snapshot(box).sessions) == 2
 
 
 async def test_a_session_for_a_person_spans_the_conversations_of_a_workspace(box_of: Callable[..., Any]) -> None:
     async with box_of(sessions=PERSON) as box:
         await Talk(box, room("here")).remember("tea")
-        assert await Talk(box, room("there")).kept() == ["tea"]
-        assert await Talk(box, room("here"), BEN).kept() == []
-        assert await Talk(box, room("here", "another")).kept() == [], "another workspace is no business of this one"
+        assert await Talk(box, room("there")).recall_items() == ["tea"]
+        assert await Talk(box, room("here"), BEN).recall_items() == []
+        assert await Talk(box, room("here", "another")).recall_items() == [], (
+            "another workspace is no business of this one"
+        )
 
 
 async def test_sessions_are_shared_by_all_unless_the_server_says_otherwise(box_of: Callable[..., Any]) -> None:
     async with box_of() as box:
         await Talk(box, room("here")).remember("tea")
-        assert await Talk(box, room("there"), BEN).kept() == ["tea"]
+        assert await Talk(box, room("there"), BEN).recall_items() == ["tea"]
         assert snapshot(box).sessions == ()
 
 
@@ -194,7 +196,7 @@ async def test_conversations_that_break_their_session_again_and_again_do_not_clo
         for _ in range(3):
             os.kill((await here.recall())["pid"], signal.SIGKILL)
             await until(lambda: not snapshot(box).sessions)
-        assert await there.kept() == []
+        assert await there.recall_items() == []
 
 
 async def test_an_unused_session_ends_with_its_process_and_its_conversation_reads_it() -> None:
@@ -218,10 +220,10 @@ async def test_sessions_of_a_removed_server_end_and_calls_to_them_are_not_sent()
     async with begun(stateful(sessions=CONVERSATION)) as box:
         here = Talk(box, room("here"))
         pid = (await here.recall())["pid"]
-        recall = named(box, "recall")
+        recall = tool_by_name(box, "recall")
         await box.reconcile([])
         context = CallContext(ANA, "turn:1", conversation=here.where)
-        unsent(await box.call(recall, ToolCall("c1", "s__recall"), context))
+        unsent_reason(await box.call(recall, ToolCall("c1", "s__recall"), context))
         await until(lambda: not alive(pid))
 
 
@@ -235,10 +237,10 @@ async def test_the_session_that_is_idle_for_the_longest_time_gives_way_to_a_new_
         await newer.remember("coffee")
         gone = (await old.recall())["pid"]
         await newer.recall()
-        assert await newest.kept() == []
+        assert await newest.recall_items() == []
         assert not alive(gone), "the limit holds also while the new one starts"
         assert len(snapshot(box).sessions) == 2
-        assert await newer.kept() == ["coffee"]
+        assert await newer.recall_items() == ["coffee"]
         assert NEW_SESSION in text(await old.call("recall"))
 
 
@@ -248,11 +250,11 @@ async def test_a_session_with_a_running_call_is_never_ended_and_the_next_one_is_
         busy, next_one = Talk(box, room("busy")), Talk(box, room("next"))
         working = busy.work(1.0)
         await busy.is_working()
-        reason = unsent(await next_one.call("recall"))
+        reason = unsent_reason(await next_one.call("recall"))
         assert reason.startswith("Server s has no free session: all of its 1 are in use, so nothing was sent.")
         assert "max_sessions" in reason
         assert text(await working) == "done"
-        assert await next_one.kept() == []
+        assert await next_one.recall_items() == []
 
 
 async def test_a_call_waits_for_a_place_as_long_as_a_call_waits_for_a_connection() -> None:
@@ -260,7 +262,7 @@ async def test_a_call_waits_for_a_place_as_long_as_a_call_waits_for_a_connection
         busy, next_one = Talk(box, room("busy")), Talk(box, room("next"))
         working = busy.work(1.0)
         await busy.is_working()
-        assert await next_one.kept() == []
+        assert await next_one.recall_items() == []
         assert text(await working) == "done"
 
 
@@ -285,7 +287,7 @@ async def test_a_snapshot_has_idle_times_of_sessions_and_not_their_users() -> No
 async def test_a_session_that_shows_another_definition_gets_no_call_of_the_tool_and_others_do() -> None:
     async with begun(stateful(sessions=CONVERSATION)) as box:
         turned, loyal = Talk(box, room("turned")), Talk(box, room("loyal"))
-        approved = named(box, "remember")
+        approved = tool_by_name(box, "remember")
         await turned.remember("tea")
         await turned.call("turn_coat")
         async with asyncio.timeout(LIMIT):
@@ -293,7 +295,7 @@ async def test_a_session_that_shows_another_definition_gets_no_call_of_the_tool_
                 await asyncio.sleep(0.05)
         assert "review" in outcome.reason
         assert await loyal.remember("coffee") == "kept"
-        assert named(box, "remember") == approved, "the server's own session still shows the approved one"
+        assert tool_by_name(box, "remember") == approved, "the server's own session still shows the approved one"
 
 
 async def test_an_approved_call_is_confirmed_by_the_session_that_will_get_it() -> None:
@@ -302,7 +304,7 @@ async def test_an_approved_call_is_confirmed_by_the_session_that_will_get_it() -
         context = CallContext(ANA, "turn:1", conversation=here.where)
         assert await box.confirm("file:s", context) == ""
         assert len(snapshot(box).sessions) == 1
-        assert await here.kept() == []
+        assert await here.recall_items() == []
         assert len(snapshot(box).sessions) == 1
 
 
@@ -318,23 +320,23 @@ async def test_a_server_that_no_session_can_reach_is_left_alone_after_some_failu
         startable.unlink()
         here = Talk(box, room("here"))
         for _ in range(2):
-            assert "no licence" in unsent(await here.call("recall"))
-        reason = unsent(await Talk(box, room("there")).call("recall"))
+            assert "no licence" in unsent_reason(await here.call("recall"))
+        reason = unsent_reason(await Talk(box, room("there")).call("recall"))
         assert reason.startswith("Server s does not work and is not tried again for")
         assert "no licence" in reason
         assert snapshot(box).status is ServerStatus.CONNECTED
 
 
 async def test_the_doctor_says_where_there_are_no_sessions_to_keep_apart() -> None:
-    async def found(**fields: Any) -> list[str]:
+    async def diagnose_sessions(**fields: Any) -> list[str]:
         async with connected(remote("s", url, **fields)) as box:
             return [check.detail async for check in box.diagnose("file:s") if check.name == "sessions"]
 
     with listening("tests.fakes.mcp.stateful", "http") as (port, _):
         url = f"http://127.0.0.1:{port}/mcp"
-        [detail] = await found(sessions=PERSON)
+        [detail] = await diagnose_sessions(sessions=PERSON)
         assert detail.startswith("2026-07-28 over HTTP has no sessions")
-        assert await found(sessions=PERSON, protocol=Protocol.V2025_11_25) == []
-        assert await found() == []
+        assert await diagnose_sessions(sessions=PERSON, protocol=Protocol.V2025_11_25) == []
+        assert await diagnose_sessions() == []
     async with begun(stateful(sessions=PERSON)) as box:
         assert [check async for check in box.diagnose("file:s") if check.name == "sessions"] == []

@@ -103,18 +103,18 @@ async def test_a_process_that_reads_no_more_is_told_nothing_and_hung_up_on() -> 
 BODY = {"content": [{"type": "text", "text": 'she said \\"id\\":7} and "id":8}' + "x" * 3000}]}
 
 
-def fed(lines: LineReader, data: bytes, size: int) -> list[bytes | LineTooLong]:
+def feed_lines(lines: LineReader, data: bytes, size: int) -> list[bytes | LineTooLong]:
     return [line for at in range(0, len(data), size) for line in lines.feed(data[at : at + size])]
 
 
 @given(st.lists(st.binary(max_size=40).filter(lambda line: b"\n" not in line)), st.integers(1, 60))
 def test_lines_are_the_same_however_they_are_cut_into_chunks(lines: list[bytes], size: int) -> None:
-    assert fed(LineReader(40), b"".join(line + b"\n" for line in lines), size) == lines
+    assert feed_lines(LineReader(40), b"".join(line + b"\n" for line in lines), size) == lines
 
 
 @given(st.integers(1, 100), st.binary(min_size=41, max_size=2000).filter(lambda line: b"\n" not in line))
 def test_a_line_that_is_too_long_keeps_its_ends_and_the_next_is_whole(size: int, long: bytes) -> None:
-    found = fed(LineReader(40), b"before\n" + long + b"\nafter\n", size)
+    found = feed_lines(LineReader(40), b"before\n" + long + b"\nafter\n", size)
     assert found == [b"before", LineTooLong(long[:512], long[-512:]), b"after"]
 
 
@@ -155,6 +155,6 @@ def test_a_response_to_an_unknown_request_belongs_to_none(message: object) -> No
 
 
 def too_long(line: str) -> LineTooLong:
-    (found,) = fed(LineReader(1000), line.encode() + b"\n", 64)
+    (found,) = feed_lines(LineReader(1000), line.encode() + b"\n", 64)
     assert isinstance(found, LineTooLong)
     return found

@@ -34,14 +34,14 @@ from tests.mcp.toolboxes import (
     call,
     connected,
     faster,
-    named,
     raw,
     remote,
-    started,
+    running_toolbox,
     text,
+    tool_by_name,
     tools_of,
     unknown,
-    unsent,
+    unsent_reason,
     until,
 )
 
@@ -56,7 +56,7 @@ async def test_a_server_that_was_down_at_the_start_has_its_tools_at_the_next_que
     pacing = faster(first_pause=NEVER, longest_pause=NEVER, tries=1, look_again=0.0, look_limit=LIMIT)
     endpoint.speak_modern("t")
     await endpoint.stop()
-    async with started(remote("s", endpoint.url), pacing=pacing) as box:
+    async with running_toolbox(remote("s", endpoint.url), pacing=pacing) as box:
         for _ in range(4):
             assert (await box.offer()).absent
         await endpoint.listen()
@@ -70,7 +70,7 @@ async def test_a_server_whose_tools_were_never_seen_is_tried_without_a_question_
 ) -> None:
     pacing = faster(tries=1, longest_pause=0.1)
     endpoint.on = dict.fromkeys(("server/discover", "initialize"), Answer(500))
-    async with started(remote("s", endpoint.url), pacing=pacing) as box:
+    async with running_toolbox(remote("s", endpoint.url), pacing=pacing) as box:
         await until(lambda: endpoint.methods().count("server/discover") > 5)
         endpoint.speak_modern("t")
         await until(lambda: tools_of(box))
@@ -78,7 +78,7 @@ async def test_a_server_whose_tools_were_never_seen_is_tried_without_a_question_
 
 async def test_a_server_that_hangs_delays_no_question_but_the_first() -> None:
     pacing = faster(first_pause=NEVER, longest_pause=NEVER, look_again=0.0, look_limit=0.2)
-    async with started(raw("s", script={"probe": "silence"}, connect_timeout=0.3), pacing=pacing) as box:
+    async with running_toolbox(raw("s", script={"probe": "silence"}, connect_timeout=0.3), pacing=pacing) as box:
         assert (await box.offer()).absent
         async with asyncio.timeout(0):  # no question waits
             assert (await box.offer()).absent
@@ -88,7 +88,7 @@ async def test_questions_start_few_attempts_at_a_server_that_is_down(endpoint: F
     clock = Clock()
     pacing = faster(first_pause=NEVER, longest_pause=NEVER, look_limit=LIMIT)
     endpoint.on = dict.fromkeys(("server/discover", "initialize"), Answer(500))
-    async with started(remote("s", endpoint.url), pacing=pacing, clock=clock) as box:
+    async with running_toolbox(remote("s", endpoint.url), pacing=pacing, clock=clock) as box:
         for _ in range(10):
             assert (await box.offer()).absent
         before = len(endpoint.seen)
@@ -127,7 +127,7 @@ def status(box: McpToolbox, server: str = "s") -> ServerStatus:
     return next(state.status for state in box.servers() if state.config.name == server)
 
 
-async def offered(box: McpToolbox) -> Sequence[str]:
+async def offered_names(box: McpToolbox) -> Sequence[str]:
     return [tool.name for tool in (await box.offer()).tools]
 
 
@@ -150,7 +150,7 @@ async def test_four_servers_start_at_the_same_moment_and_the_others_after_them(e
     endpoint.speak_modern("t")
     endpoint.hold("server/discover", held)
     configs = [remote(f"s{n}", endpoint.url) for n in range(7)]
-    async with started(*configs, pacing=faster(start_slot=NEVER)) as box:
+    async with running_toolbox(*configs, pacing=faster(start_slot=NEVER)) as box:
         await until(lambda: tries(endpoint) == 4)
         standing = [state.status for state in box.servers()]
         assert standing.count(ServerStatus.CONNECTING) == 4
@@ -163,9 +163,9 @@ async def test_four_servers_start_at_the_same_moment_and_the_others_after_them(e
 
 
 async def test_an_unused_server_is_stopped_and_started_again_by_a_call(tmp_path: Path) -> None:
-    async with started(raw(script=script(tmp_path)), pacing=faster(idle_after=0.2)) as box:
+    async with running_toolbox(raw(script=script(tmp_path)), pacing=faster(idle_after=0.2)) as box:
         before = await box.offer()
-        tool = named(box, "pid")
+        tool = tool_by_name(box, "pid")
         await until(lambda: status(box) is ServerStatus.IDLE)
         [first] = pids(tmp_path)
         assert not alive(first)
@@ -181,14 +181,14 @@ async def test_an_unused_server_is_stopped_and_started_again_by_a_call(tmp_path:
 async def test_a_server_with_a_call_under_way_is_not_let_go(tmp_path: Path) -> None:
     slow = {"do": "progress", "steps": 10, "seconds": 0.05}
     async with connected(raw(script=script(tmp_path, slow=slow)), pacing=faster(idle_after=0.1)) as box:
-        assert text(await call(named(box, "slow"), box)) == "done"
+        assert text(await call(tool_by_name(box, "slow"), box)) == "done"
 
 
 async def test_a_call_that_comes_while_a_server_is_let_go_starts_it_again(tmp_path: Path) -> None:
     """The process ignores the end of its input for a while, so that the call meets a closing connection."""
     deaf = {**script(tmp_path), "deaf": True}
     async with connected(raw(script=deaf), pacing=faster(idle_after=0.1, call_wait=0.1, leave=0.5)) as box:
-        tool = named(box, "pid")
+        tool = tool_by_name(box, "pid")
         await until(lambda: status(box) is ServerStatus.IDLE)
         assert int(text(await call(tool, box))) == pids(tmp_path)[1]
 
@@ -203,12 +203,12 @@ async def test_a_server_is_given_up_after_its_tries_and_each_use_tries_once_more
     refusing(endpoint)
     entry = DesiredServer(remote("s", endpoint.url), synced=KNOWN)
     pacing = faster(first_pause=0.01, longest_pause=0.01, tries=3)
-    async with started(entry, pacing=pacing) as box:
+    async with running_toolbox(entry, pacing=pacing) as box:
         [tool] = (await box.offer()).tools
         await until(lambda: "no retries left" in caplog.text)
         assert tries(endpoint) == 4
         for n in (5, 6):
-            assert "500 Internal Server Error" in unsent(await call(tool, box))
+            assert "500 Internal Server Error" in unsent_reason(await call(tool, box))
             assert tries(endpoint) == n
         endpoint.speak_modern("t")
         assert text(await call(tool, box)) == "ok"
@@ -221,23 +221,23 @@ async def test_a_server_that_keeps_failing_is_withdrawn_and_left_alone_by_calls_
     refusing(endpoint)
     entry = DesiredServer(remote("s", endpoint.url), synced=KNOWN)
     pacing = faster(first_pause=NEVER, longest_pause=NEVER, tripping=BreakerSettings(failures=2))
-    async with started(entry, pacing=pacing, policy=LAZY, clock=clock) as box:
+    async with running_toolbox(entry, pacing=pacing, policy=LAZY, clock=clock) as box:
         [tool] = (await box.offer()).tools
         for n in (1, 2):
-            assert await offered(box) == ["s__t"]
-            assert "500 Internal Server Error" in unsent(await call(tool, box))
+            assert await offered_names(box) == ["s__t"]
+            assert "500 Internal Server Error" in unsent_reason(await call(tool, box))
             assert tries(endpoint) == n
         offer = await box.offer()
         assert offer.tools == ()
         assert "500 Internal Server Error" in offer.absent[0]
         for _ in range(20):
-            assert "does not work and is not tried again for 30 s. Server s: " in unsent(await call(tool, box))
+            assert "does not work and is not tried again for 30 s. Server s: " in unsent_reason(await call(tool, box))
         assert tries(endpoint) == 2
         clock.now += 30
-        assert await offered(box) == ["s__t"]
+        assert await offered_names(box) == ["s__t"]
         await asyncio.gather(*(call(tool, box) for _ in range(20)))
         assert tries(endpoint) == 3
-        assert "is not tried again for 60 s" in unsent(await call(tool, box))
+        assert "is not tried again for 60 s" in unsent_reason(await call(tool, box))
         endpoint.speak_modern("t")
         assert (await box.connect("file:s")).status is ServerStatus.CONNECTED
         assert text(await call(tool, box)) == "ok"
@@ -248,14 +248,14 @@ async def test_a_program_that_dies_of_every_call_is_left_alone_after_a_few(tmp_p
     pacing = faster(first_pause=NEVER, longest_pause=NEVER, quick_pause=NEVER, tripping=BreakerSettings(losses=3))
     config = raw(script=script(tmp_path, bad={"do": "die"}))
     async with connected(config, pacing=pacing, clock=clock) as box:
-        tool = named(box, "bad")
+        tool = tool_by_name(box, "bad")
         for n in (1, 2, 3):
             assert "was lost" in unknown(await call(tool, box))
             await until(lambda: status(box) is ServerStatus.FAILED)
             assert len(pids(tmp_path)) == n
-        assert await offered(box) == []
+        assert await offered_names(box) == []
         for _ in range(20):
-            assert "is not tried again for 15 s" in unsent(await call(tool, box))
+            assert "is not tried again for 15 s" in unsent_reason(await call(tool, box))
         assert len(pids(tmp_path)) == 3
         clock.now += 15
         assert "was lost" in unknown(await call(tool, box))
@@ -264,11 +264,11 @@ async def test_a_program_that_dies_of_every_call_is_left_alone_after_a_few(tmp_p
 
 async def test_without_reconnecting_a_server_that_was_lost_is_gone_until_an_admin_connects_it(tmp_path: Path) -> None:
     async with connected(raw(script=script(tmp_path)), pacing=FAST.without_reconnecting()) as box:
-        tool = named(box, "pid")
+        tool = tool_by_name(box, "pid")
         os.kill(int(text(await call(tool, box))), signal.SIGKILL)
         await until(lambda: status(box) is ServerStatus.FAILED)
-        assert await offered(box) == []
-        assert "is left alone until an admin connects it" in unsent(await call(tool, box))
+        assert await offered_names(box) == []
+        assert "is left alone until an admin connects it" in unsent_reason(await call(tool, box))
         assert len(pids(tmp_path)) == 1
         assert (await box.connect("file:s")).status is ServerStatus.CONNECTED
         assert int(text(await call(tool, box))) == pids(tmp_path)[1]
@@ -277,7 +277,7 @@ async def test_without_reconnecting_a_server_that_was_lost_is_gone_until_an_admi
 async def test_a_server_that_was_let_go_comes_back_without_reconnecting_too(tmp_path: Path) -> None:
     pacing = replace(FAST.without_reconnecting(), idle_after=0.1)
     async with connected(raw(script=script(tmp_path)), pacing=pacing) as box:
-        tool = named(box, "pid")
+        tool = tool_by_name(box, "pid")
         await until(lambda: status(box) is ServerStatus.IDLE)
         assert int(text(await call(tool, box))) == pids(tmp_path)[1]
 
@@ -302,7 +302,7 @@ async def test_an_unused_server_that_hangs_is_found_and_started_again(tmp_path: 
         [first] = pids(tmp_path)
         os.kill(first, signal.SIGSTOP)
         await until(lambda: len(pids(tmp_path)) == 2)
-        assert int(text(await call(named(box, "pid"), box))) == pids(tmp_path)[1]
+        assert int(text(await call(tool_by_name(box, "pid"), box))) == pids(tmp_path)[1]
         assert not alive(first)
 
 
@@ -317,17 +317,17 @@ async def test_a_session_that_the_server_has_forgotten_is_made_again_before_the_
         await until(lambda: status(box) is not ServerStatus.CONNECTED)
         endpoint.on |= {"tools/list": listed, "ping": lambda m: result(m, OK)}
         await until(lambda: status(box) is ServerStatus.CONNECTED)
-        assert text(await call(named(box, "t"), box)) == "ok"
+        assert text(await call(tool_by_name(box, "t"), box)) == "ok"
 
 
 async def test_a_program_that_ignores_everything_and_a_report_that_never_ends_do_not_hold_up_closing(
     tmp_path: Path,
 ) -> None:
-    async def kept(_server_id: str, _capabilities: ServerCapabilities) -> None:
+    async def wait_forever(_server_id: str, _capabilities: ServerCapabilities) -> None:
         await asyncio.Event().wait()
 
     stubborn = {**script(tmp_path), "deaf": True, "stubborn": True}
-    async with connected(raw(script=stubborn), on_synced=kept, pacing=faster(leave=0.3)) as box:
+    async with connected(raw(script=stubborn), on_synced=wait_forever, pacing=faster(leave=0.3)) as box:
         async with asyncio.timeout(12):
             await box.close(limit=0.2)
         assert not any(map(alive, pids(tmp_path)))
@@ -340,7 +340,7 @@ async def test_closing_ends_a_connection_that_rests_and_one_that_was_given_up(ca
         refusing(broken)
         pacing = faster(idle_after=0.05, tries=1, first_pause=0.01)
         known = DesiredServer(remote("b", broken.url), synced=KNOWN)
-        async with started(remote("a", there.url), known, pacing=pacing) as box:
+        async with running_toolbox(remote("a", there.url), known, pacing=pacing) as box:
             await until(lambda: status(box, "a") is ServerStatus.IDLE and "no retries left" in caplog.text)
             async with asyncio.timeout(10):
                 await box.close()

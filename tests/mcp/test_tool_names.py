@@ -65,7 +65,7 @@ def test_different_pairs_have_different_names(pairs: list[tuple[str, str]]) -> N
 PAIRS = st.lists(st.tuples(SERVERS, st.text(min_size=1, max_size=80)), unique=True, min_size=1, max_size=20)
 
 
-def offered(pairs: list[tuple[str, str]]) -> ToolSet:
+def make_offer(pairs: list[tuple[str, str]]) -> ToolSet:
     """Return an offer of these tools."""
     configs = {server: ServerConfig(server, NOWHERE, id=f"id of {server}") for server, _ in pairs}
     return ToolSet(tuple(apply_definition(Tool("", "", tool), configs[server]) for server, tool in pairs))
@@ -75,7 +75,7 @@ def offered(pairs: list[tuple[str, str]]) -> ToolSet:
 def test_a_name_leads_back_to_the_server_by_its_id_and_to_the_tool_by_its_own_name(
     pairs: list[tuple[str, str]],
 ) -> None:
-    found = [offered(pairs).find(offered_name(*pair)) for pair in pairs]
+    found = [make_offer(pairs).find(offered_name(*pair)) for pair in pairs]
     assert [(each.server_id, each.original_name) for each in found if each] == [
         (f"id of {server}", tool) for server, tool in pairs
     ]
@@ -83,9 +83,9 @@ def test_a_name_leads_back_to_the_server_by_its_id_and_to_the_tool_by_its_own_na
 
 @given(PAIRS, st.randoms(use_true_random=False))
 def test_names_stay_when_other_servers_come_and_go(pairs: list[tuple[str, str]], chance: random.Random) -> None:
-    names = {(tool.server, tool.original_name): tool.name for tool in offered(pairs).tools}
+    names = {(tool.server, tool.original_name): tool.name for tool in make_offer(pairs).tools}
     some = chance.sample(pairs, chance.randint(1, len(pairs)))
-    assert all(names[tool.server, tool.original_name] == tool.name for tool in offered(some).tools)
+    assert all(names[tool.server, tool.original_name] == tool.name for tool in make_offer(some).tools)
 
 
 def test_names_are_the_same_in_every_release() -> None:

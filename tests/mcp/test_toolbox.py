@@ -11,7 +11,7 @@ from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, Stdio
 from bot.domain.tools import ServerGuidance
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext, ServerAdmin, Toolbox
-from tests.mcp.toolboxes import ANA, connected, raw, real, started
+from tests.mcp.toolboxes import ANA, connected, raw, real, running_toolbox
 
 
 def offering(*names: str, **hints: Any) -> dict[str, Any]:
@@ -30,9 +30,9 @@ def test_the_toolbox_is_both_of_its_ports() -> None:
 
 async def test_tools_come_by_name_and_always_in_the_same_order() -> None:
     configs = raw("b", script=offering("y", "x")), raw("a", script=offering("z", "same")), raw("c", script=offering())
-    async with started(*configs) as box:
+    async with running_toolbox(*configs) as box:
         one = await box.offer()
-    async with started(*reversed(configs)) as box:
+    async with running_toolbox(*reversed(configs)) as box:
         other = await box.offer()
     assert [tool.name for tool in one.tools] == ["a__same", "a__z", "b__x", "b__y"]
     assert one == other
@@ -41,7 +41,7 @@ async def test_tools_come_by_name_and_always_in_the_same_order() -> None:
 
 async def test_hints_count_only_for_a_trusted_server() -> None:
     script = offering("t", readOnlyHint=True, idempotentHint=True)
-    async with started(raw("a", script=script), raw("b", script=script, trusted=True)) as box:
+    async with running_toolbox(raw("a", script=script), raw("b", script=script, trusted=True)) as box:
         untrusted, trusted = (await box.offer()).tools
     assert not untrusted.read_only
     assert not untrusted.repeatable
@@ -57,7 +57,7 @@ async def test_guidance_names_the_context_tool_as_it_is_offered(caplog: pytest.L
         raw("c", script=offering("t")),
         raw("d", script={"probe": "exit"}, system_instruction="Nobody hears this."),
     ]
-    async with started(*configs) as box:
+    async with running_toolbox(*configs) as box:
         offer = await box.offer()
     expected = next(tool.name for tool in offer.tools if tool.original_name == "look up")
     assert offer.guidance_for("a") == ServerGuidance("a", "Be exact.", "", expected)
@@ -92,7 +92,7 @@ async def test_log_lines_of_the_library_are_for_debugging_only(caplog: pytest.Lo
     terminal.emit = lambda record: shown.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger().addHandler(terminal)
     try:
-        async with started():
+        async with running_toolbox():
             for name in ("mcp.client.stdio", "client"):
                 logging.getLogger(name).error("Failed to parse JSONRPC message from server")
     finally:

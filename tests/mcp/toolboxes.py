@@ -83,7 +83,7 @@ def toolbox(
 
 
 @asynccontextmanager
-async def started(
+async def running_toolbox(
     *servers: ServerConfig | DesiredServer, first_wait: float = LIMIT, **options: Any
 ) -> AsyncIterator[McpToolbox]:
     """Yield a toolbox (`toolbox`). It is closed after the block, and no process is left."""
@@ -99,7 +99,7 @@ async def started(
 @asynccontextmanager
 async def connected(*servers: ServerConfig | DesiredServer, **options: Any) -> AsyncIterator[McpToolbox]:
     """Yield a started toolbox (`started`) after its first offer."""
-    async with started(*servers, **options) as box:
+    async with running_toolbox(*servers, **options) as box:
         await box.offer()
         yield box
 
@@ -119,7 +119,7 @@ def tools_of(box: McpToolbox, server: str = "s") -> Sequence[Tool]:
     return box.capabilities(f"file:{server}").tools
 
 
-def named(box: McpToolbox, tool: str, server: str = "s") -> Tool:
+def tool_by_name(box: McpToolbox, tool: str, server: str = "s") -> Tool:
     """Return a tool by its original name."""
     return next(each for each in tools_of(box, server) if each.original_name == tool)
 
@@ -148,7 +148,7 @@ def error_text(outcome: ToolOutcome) -> str:
     return outcome.result.text
 
 
-def unsent(outcome: ToolOutcome) -> str:
+def unsent_reason(outcome: ToolOutcome) -> str:
     """Return the reason why a call was not sent."""
     assert isinstance(outcome, CallNotSent), outcome
     return outcome.reason.removeprefix(FAILED)

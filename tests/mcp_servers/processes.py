@@ -35,10 +35,10 @@ def process(server: str, env: Mapping[str, str]) -> Client:
 
 async def begun(server: str, env: Mapping[str, str]) -> asyncio.subprocess.Process:
     """Start the bare process, for tests of its settings and of signals."""
-    return await started(server, env, on=await asyncio.to_thread(python))
+    return await start_process(server, env, on=await asyncio.to_thread(python))
 
 
-async def started(
+async def start_process(
     server: str, env: Mapping[str, str], stdout: int = asyncio.subprocess.PIPE, on: str = sys.executable
 ) -> asyncio.subprocess.Process:
     """Start the bare process on an ordinary Python, for tests of its end."""
@@ -71,7 +71,7 @@ def text_of(result: CallToolResult) -> str:
     return content.text
 
 
-def structured(result: CallToolResult) -> dict[str, Any]:
+def structured_output(result: CallToolResult) -> dict[str, Any]:
     """Return the structured output of a successful call."""
     assert not result.is_error, text_of(result)
     assert result.structured_content is not None

@@ -30,7 +30,7 @@ def refresh(opened: Library) -> None:
         pass
 
 
-def found(opened: Library, text: str) -> list[str]:
+def passage_ids(opened: Library, text: str) -> list[str]:
     wanted = question(text)
     assert wanted is not None
     return [passage.id for passage in opened.search(wanted, 20)]
@@ -54,13 +54,13 @@ def test_changed_added_and_removed_files_are_noticed(tmp_path: Path) -> None:
     changed = write(tmp_path / "changed.md", "# One\nthe kettle\n\n# Two\nthe pot\n")
     removed = write(tmp_path / "sub" / "removed.txt", "the kettle")
     with library(tmp_path) as opened:
-        assert found(opened, "kettle") == ["sub/removed.txt#start", "changed.md#one"]
+        assert passage_ids(opened, "kettle") == ["sub/removed.txt#start", "changed.md#one"]
         changed.write_text("# Three\nthe teapot\n")
         removed.unlink()
         write(tmp_path / "new" / "deep" / "added.markdown", "the kettle")
         refresh(opened)
-        assert found(opened, "kettle pot") == ["new/deep/added.markdown#start"]
-        assert found(opened, "teapot") == ["changed.md#three"]
+        assert passage_ids(opened, "kettle pot") == ["new/deep/added.markdown#start"]
+        assert passage_ids(opened, "teapot") == ["changed.md#three"]
         assert documents(opened) == ["changed.md", "new/deep/added.markdown"]
 
 
@@ -81,7 +81,7 @@ def test_a_file_that_has_not_changed_is_not_read_again(tmp_path: Path, monkeypat
         assert read == ["page.md"]
         path.chmod(0o600)
         refresh(opened)
-        assert (read, found(opened, "kettle")) == (["page.md"] * 2, ["page.md#start"])
+        assert (read, passage_ids(opened, "kettle")) == (["page.md"] * 2, ["page.md#start"])
 
 
 def test_a_young_file_is_read_again_since_its_time_and_size_may_stay_as_they_were(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_only_files_in_the_folder_are_read(tmp_path: Path) -> None:
     write(inside / ".git" / "x.md", "the secret")
     write(inside / "program.py", "the secret")
     with library(inside) as opened:
-        assert found(opened, "secret") == []
+        assert passage_ids(opened, "secret") == []
         assert documents(opened) == ["linked.md", "page.md"]
         reasons = left_out(opened)
         for name in ("out.md", "relative.md", "folder.md"):
@@ -137,11 +137,11 @@ def test_the_folder_itself_may_be_a_link_that_is_changed(tmp_path: Path) -> None
     link = tmp_path / "current"
     link.symlink_to("v1")
     with library(link, tmp_path / "index.db") as opened:
-        assert found(opened, "kettle") == ["page.md#start"]
+        assert passage_ids(opened, "kettle") == ["page.md#start"]
         link.unlink()
         link.symlink_to("v2")
         refresh(opened)
-        assert found(opened, "kettle teapot") == found(opened, "teapot") == ["page.md#start"]
+        assert passage_ids(opened, "kettle teapot") == passage_ids(opened, "teapot") == ["page.md#start"]
     with library(link, tmp_path / "index.db") as opened:
         assert documents(opened) == ["page.md"]
 
@@ -163,7 +163,7 @@ def test_a_name_may_have_the_separator_of_ids(tmp_path: Path) -> None:
     with library(tmp_path) as opened:
         assert opened.read("c#.md", 1).text == "# One\nabout c#\n"
         assert opened.read("c#.md#one", 1).passage.headings == ("One",)
-        assert found(opened, "期限") == ["café \u3000承認.md#期限"]
+        assert passage_ids(opened, "期限") == ["café \u3000承認.md#期限"]
         assert opened.read("cafe\u0301 \u3000承認.md#期限", 1).text.endswith("三日")
 
 
@@ -201,10 +201,10 @@ def test_a_file_that_is_no_document_is_left_out_with_the_reason(tmp_path: Path) 
             "latin\\udce9.md": "its name cannot be written",
             "two\\nlines.md": "its name cannot be written",
         }
-        assert found(opened, "binary") == []
+        assert passage_ids(opened, "binary") == []
         write(tmp_path / "binary.txt", "mended")
         refresh(opened)
-        assert found(opened, "mended") == ["binary.txt#start"]
+        assert passage_ids(opened, "mended") == ["binary.txt#start"]
 
 
 def test_a_file_that_could_not_be_read_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +227,7 @@ def test_a_folder_that_is_gone_is_an_error_and_nothing_is_forgotten(tmp_path: Pa
             refresh(opened)
         (tmp_path / "away").rename(tmp_path / "folder")
         refresh(opened)
-        assert found(opened, "kettle") == ["page.md#start"]
+        assert passage_ids(opened, "kettle") == ["page.md#start"]
 
 
 def test_there_is_a_limit_to_the_number_of_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +245,7 @@ def test_titles_count_most_and_then_headings(tmp_path: Path) -> None:
     write(tmp_path / "c.md", f"# Kettle\n{filler}")
     write(tmp_path / "d.md", f"# Spoons\n{filler}")
     with library(tmp_path) as opened:
-        assert found(opened, "what about the kettle") == ["c.md#kettle", "b.md#kettle", "a.md#lids"]
+        assert passage_ids(opened, "what about the kettle") == ["c.md#kettle", "b.md#kettle", "a.md#lids"]
 
 
 def test_long_texts_come_in_pages_that_are_the_whole_text(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_kept_index_knows_everything_without_reading_again(tmp_path: Path, mon
     monkeypatch.setattr(Folder, "text", lambda self, file: pytest.fail(f"{file.id} was read again"))
     with contextlib.closing(Library(tmp_path / "folder", database, now=lambda: now)) as opened:
         refresh(opened)
-        assert found(opened, "kettle") == ["page.md#start"]
+        assert passage_ids(opened, "kettle") == ["page.md#start"]
 
 
 def test_two_servers_may_share_an_index(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_two_servers_may_share_an_index(tmp_path: Path) -> None:
     with library(tmp_path / "folder", database) as one, library(tmp_path / "folder", database) as other:
         page.write_text("the teapot")
         refresh(one)
-        assert found(other, "teapot") == ["page.md#start"]
+        assert passage_ids(other, "teapot") == ["page.md#start"]
         page.unlink()
         refresh(other)
         refresh(one)
@@ -296,7 +296,7 @@ def test_an_index_of_another_version_is_made_anew(tmp_path: Path, monkeypatch: p
     with contextlib.closing(Library(tmp_path / "folder", database)) as opened:
         assert documents(opened) == []
         refresh(opened)
-        assert found(opened, "kettle") == ["page.md#start"]
+        assert passage_ids(opened, "kettle") == ["page.md#start"]
 
 
 def test_an_index_of_another_folder_is_refused(tmp_path: Path) -> None:
@@ -350,4 +350,4 @@ def test_a_writer_that_does_not_let_go_is_named_as_the_cause(tmp_path: Path, mon
             refresh(opened)
         writer.execute("COMMIT")
         refresh(opened)
-        assert found(opened, "kettle") == ["page.md#start"]
+        assert passage_ids(opened, "kettle") == ["page.md#start"]

@@ -38,7 +38,7 @@ def holding(*texts: str) -> Iterator[sqlite3.Connection]:
         yield database
 
 
-def found(text: str, *texts: str) -> list[int]:
+def matching_numbers(text: str, *texts: str) -> list[int]:
     """Return the numbers of the texts that a question finds."""
     wanted = question(text)
     if wanted is None:
@@ -50,22 +50,22 @@ def found(text: str, *texts: str) -> list[int]:
 
 @given(ANYTHING)
 def test_no_question_is_an_error(text: str) -> None:
-    assert set(found(text, "a", "AND or not", "茶を承認")) <= {1, 2, 3}
+    assert set(matching_numbers(text, "a", "AND or not", "茶を承認")) <= {1, 2, 3}
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_operators_of_the_query_language_are_mere_words(operator: str) -> None:
-    assert found(f"{operator} kettle", "the kettle", "the pot") == [1]
+    assert matching_numbers(f"{operator} kettle", "the kettle", "the pot") == [1]
 
 
 @given(st.text(alphabet="abcdefgäöüñ ХУпривет", min_size=1).filter(str.strip))
 def test_a_text_is_found_by_its_own_words(text: str) -> None:
-    assert found(text, text, "0") == [1]
+    assert matching_numbers(text, text, "0") == [1]
 
 
 @given(st.text(alphabet="承認期限申請カタナ한국어漢", min_size=1, max_size=12), st.text(alphabet="申請書は。 x漢"))
 def test_a_text_without_spaces_is_found_by_every_part_of_it(part: str, around: str) -> None:
-    assert found(part, f"{around}{part}{around}", "0") == [1]
+    assert matching_numbers(part, f"{around}{part}{around}", "0") == [1]
 
 
 @pytest.mark.parametrize(
@@ -89,24 +89,29 @@ def test_a_text_without_spaces_is_found_by_every_part_of_it(part: str, around: s
     ],
 )
 def test_a_text_is_found_however_the_word_is_written(asked: str, text: str) -> None:
-    assert found(asked, "nothing", text) == [2]
+    assert matching_numbers(asked, "nothing", text) == [2]
 
 
 @pytest.mark.parametrize(
     "talk", ["thanks, how are you?", "hello", "What is it?", "そうですか", "はい", "👍", "  ", "\x00"]
 )
 def test_small_talk_finds_nothing(talk: str) -> None:
-    assert found(talk, "How it is done and what you are to do. I thank all.", "そのようにするのですが、はじめに") == []
+    assert (
+        matching_numbers(
+            talk, "How it is done and what you are to do. I thank all.", "そのようにするのですが、はじめに"
+        )
+        == []
+    )
 
 
 def test_common_words_are_found_where_there_are_no_others_and_they_stand_side_by_side() -> None:
-    assert found("Who is who?", "Who is who", "who knows who that is") == [1]
-    assert found("ひらがな", "これはひらがなです", "ひらいて、がなる") == [1]
+    assert matching_numbers("Who is who?", "Who is who", "who knows who that is") == [1]
+    assert matching_numbers("ひらがな", "これはひらがなです", "ひらいて、がなる") == [1]
 
 
 def test_common_words_are_left_out_where_there_are_others() -> None:
-    assert found("how do approvals work", "how do you do", "work", "approval") == [2, 3]
-    assert found("承認はどうですか", "どうですか", "承認") == [2]
+    assert matching_numbers("how do approvals work", "how do you do", "work", "approval") == [2, 3]
+    assert matching_numbers("承認はどうですか", "どうですか", "承認") == [2]
 
 
 def test_of_an_endless_question_only_the_beginning_is_looked_at() -> None:
@@ -114,4 +119,4 @@ def test_of_an_endless_question_only_the_beginning_is_looked_at() -> None:
     assert wanted is not None
     assert wanted.terms == tuple(f"word{n}" for n in range(MOST_TERMS))
     assert question(" " * LONGEST_QUESTION + "kettle") is None
-    assert found("x" * 5000 + " kettle", "kettle") == [1]
+    assert matching_numbers("x" * 5000 + " kettle", "kettle") == [1]

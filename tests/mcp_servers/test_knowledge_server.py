@@ -24,9 +24,9 @@ from mcp_servers.knowledge.library import Library
 from mcp_servers.knowledge.server import GUIDES, STILL_READING, InvalidSetting, Settings, create_server, read_settings
 from tests.fakes.programs import python
 from tests.mcp.toolboxes import call as called
-from tests.mcp.toolboxes import named, text
-from tests.mcp.toolboxes import started as toolbox
-from tests.mcp_servers.processes import PATIENCE, begun, process, shake_hands, started, structured, text_of
+from tests.mcp.toolboxes import running_toolbox as toolbox
+from tests.mcp.toolboxes import text, tool_by_name
+from tests.mcp_servers.processes import PATIENCE, begun, process, shake_hands, start_process, structured_output, text_of
 
 BUNDLED_GUIDES = sorted(
     path.relative_to(GUIDES.resolve()).as_posix()
@@ -63,7 +63,7 @@ async def test_a_host_searches_reads_and_lists(tmp_path: Path) -> None:
         "   Keep the receipt.",
         "To see all of a section or a document, read it by the id in brackets.",
     ]
-    (hit,) = structured(found)["hits"]
+    (hit,) = structured_output(found)["hits"]
     assert hit["modified_at"].endswith("Z")
     assert {**hit, "modified_at": ""} == {
         "id": "guide/travel.md#trains",
@@ -74,19 +74,21 @@ async def test_a_host_searches_reads_and_lists(tmp_path: Path) -> None:
         "modified_at": "",
     }
     assert text_of(section).startswith("Travel > Trains [guide/travel.md#trains]\n\n# Travel\n\n## Trains\n\nBook")
-    assert structured(whole)["text"] == (tmp_path / "guide" / "travel.md").read_text()
-    day = structured(listed)["documents"][0]["modified_at"][:10]
+    assert structured_output(whole)["text"] == (tmp_path / "guide" / "travel.md").read_text()
+    day = structured_output(listed)["documents"][0]["modified_at"][:10]
     assert text_of(listed).splitlines() == [
         f"Travel [guide/travel.md] (2 sections, {day})",
         f"lunch [lunch.txt] (1 section, {day})",
     ]
-    assert all(structured(each)["complete"] for each in (found, section, whole, listed))
+    assert all(structured_output(each)["complete"] for each in (found, section, whole, listed))
 
 
 async def test_without_settings_it_tells_about_countersign() -> None:
     async with process("knowledge", {"KNOWLEDGE_FOLDER": "", "KNOWLEDGE_DATABASE": " "}) as client:
-        found = structured(await client.call_tool("search", {"query": "which buttons does an approval card have?"}))
-        listed = structured(await client.call_tool("list", {}))
+        found = structured_output(
+            await client.call_tool("search", {"query": "which buttons does an approval card have?"})
+        )
+        listed = structured_output(await client.call_tool("list", {}))
     assert found["hits"][0]["document"] == "approvals.md"
     assert [each["id"] for each in listed["documents"]] == BUNDLED_GUIDES
     assert not [each for each in BUNDLED_GUIDES if each.startswith(("adr/", "pictures/"))]
@@ -122,7 +124,7 @@ async def test_search_is_marked_for_use_with_every_question() -> None:
             "what waits for you in approvals?", offered
         )
         assert (step.call.name, step.origin) == ("knowledge__search", CallOrigin.CONTEXT)
-        answer = text(await called(named(box, "search", "knowledge"), box, **step.call.arguments))
+        answer = text(await called(tool_by_name(box, "search", "knowledge"), box, **step.call.arguments))
     assert re.match(r"1\. .* \[(?:approvals|using)\.md#", answer)
 
 
@@ -141,15 +143,15 @@ async def test_search_is_marked_for_use_with_every_question() -> None:
 async def test_a_question_that_finds_nothing_is_no_error(query: str, said: str, tmp_path: Path) -> None:
     async with here(handbook(tmp_path)) as client:
         answer = await client.call_tool("search", {"query": query})
-    assert structured(answer) == {"hits": [], "complete": True}
+    assert structured_output(answer) == {"hits": [], "complete": True}
     assert said in text_of(answer)
 
 
 async def test_as_many_sections_are_found_as_were_asked_for(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("".join(f"# Kettle {n}\ntext\n" for n in range(30)))
     async with here(tmp_path) as client:
-        five = structured(await client.call_tool("search", {"query": "kettle"}))
-        twenty = structured(await client.call_tool("search", {"query": "kettle", "limit": 20}))
+        five = structured_output(await client.call_tool("search", {"query": "kettle"}))
+        twenty = structured_output(await client.call_tool("search", {"query": "kettle", "limit": 20}))
         too_many = await client.call_tool("search", {"query": "kettle", "limit": 21})
     assert [len(answer["hits"]) for answer in (five, twenty)] == [5, 20]
     assert too_many.is_error
@@ -165,14 +167,14 @@ async def test_a_long_list_and_a_long_text_come_in_pages(tmp_path: Path) -> None
         page = await client.call_tool("read", {"id": "0.txt"})
         last = await client.call_tool("read", {"id": "0.txt", "page": 2})
         over = await client.call_tool("read", {"id": "0.txt", "page": 3})
-    assert [each["id"] for each in structured(first)["documents"]] == ["0.txt", "1.txt"]
+    assert [each["id"] for each in structured_output(first)["documents"]] == ["0.txt", "1.txt"]
     assert text_of(first).endswith("(There are 3 in all: set after_id to 1.txt to go on.)")
-    assert [each["id"] for each in structured(second)["documents"]] == ["2.txt"]
+    assert [each["id"] for each in structured_output(second)["documents"]] == ["2.txt"]
     assert text_of(second).count("\n") == 0
     assert text_of(third) == "There are no documents after '2.txt', and 3 in all."
     assert text_of(page).endswith("(Page 1 of 2; set page to 2 to go on.)")
     assert text_of(last).endswith("(Page 2 of 2.)")
-    assert structured(page)["text"] + structured(last)["text"] == "word " * 2000
+    assert structured_output(page)["text"] + structured_output(last)["text"] == "word " * 2000
     assert over.is_error
     assert "0.txt has no page 3: it ends with page 2." in text_of(over)
 
@@ -198,7 +200,7 @@ async def test_an_empty_folder_says_so_and_left_out_files_are_named(tmp_path: Pa
     assert text_of(empty) == "There are no documents. Put Markdown (.md) or text (.txt) files into the folder."
     assert "Left out: binary00.txt, because it is not text." in text_of(left)
     assert text_of(left).endswith("Left out: 5 more files.")
-    assert (structured(left)["left_out_total"], len(structured(left)["left_out"])) == (25, 20)
+    assert (structured_output(left)["left_out_total"], len(structured_output(left)["left_out"])) == (25, 20)
 
 
 async def test_a_change_is_seen_by_the_next_question_and_a_lost_folder_is_reported(tmp_path: Path) -> None:
@@ -207,11 +209,11 @@ async def test_a_change_is_seen_by_the_next_question_and_a_lost_folder_is_report
     async with here(handbook(folder)) as client:
         await client.call_tool("search", {"query": "lunch"})
         (folder / "lunch.txt").write_text("Dinner at six")
-        changed = structured(await client.call_tool("search", {"query": "dinner"}))
+        changed = structured_output(await client.call_tool("search", {"query": "dinner"}))
         folder.rename(tmp_path / "away")
         lost = await client.call_tool("search", {"query": "dinner"})
         (tmp_path / "away").rename(folder)
-        back = structured(await client.call_tool("search", {"query": "dinner"}))
+        back = structured_output(await client.call_tool("search", {"query": "dinner"}))
     assert [hit["id"] for hit in changed["hits"]] == ["lunch.txt#start"]
     assert lost.is_error
     assert f"The folder {folder} cannot be read (No such file or directory). Bring it back" in text_of(lost)
@@ -223,7 +225,7 @@ async def test_many_questions_at_once_are_all_answered(tmp_path: Path) -> None:
         answers = await asyncio.gather(
             *(client.call_tool("search", {"query": query}) for query in ("lunch", "trains", "hotels") * 10)
         )
-    ids = [structured(answer)["hits"][0]["id"] for answer in answers]
+    ids = [structured_output(answer)["hits"][0]["id"] for answer in answers]
     assert ids == ["lunch.txt#start", "guide/travel.md#trains", "guide/travel.md#hotels"] * 10
 
 
@@ -243,9 +245,9 @@ async def test_while_a_big_folder_is_read_questions_are_answered_from_the_files_
         found = await client.call_tool("search", {"query": "lunch"})
         nothing = await client.call_tool("search", {"query": "kettle"})
         listed = await client.call_tool("list", {})
-    assert [hit["id"] for hit in structured(found)["hits"]] == ["lunch.txt#start"]
+    assert [hit["id"] for hit in structured_output(found)["hits"]] == ["lunch.txt#start"]
     for answer in (found, nothing, listed):
-        assert structured(answer)["complete"] is False
+        assert structured_output(answer)["complete"] is False
         assert text_of(answer).endswith(STILL_READING)
 
 
@@ -318,7 +320,7 @@ async def test_an_invalid_setting_is_one_line_and_exit_code_two(tmp_path: Path) 
 async def test_it_ends_quietly_when_its_input_ends_even_while_the_folder_is_being_read(tmp_path: Path) -> None:
     for n in range(2000):
         (tmp_path / f"{n}.md").write_text("# Page\n\n" + "word " * 500)
-    child = await started("knowledge", {"KNOWLEDGE_FOLDER": str(tmp_path)})
+    child = await start_process("knowledge", {"KNOWLEDGE_FOLDER": str(tmp_path)})
     assert (await shake_hands(child))["result"]["serverInfo"]["name"] == "knowledge"
     output, errors = await asyncio.wait_for(child.communicate(b""), PATIENCE)
     assert (child.returncode, output, errors) == (0, b"", b"")
@@ -335,4 +337,4 @@ async def test_a_signal_ends_it_without_a_traceback_and_the_index_is_whole(by: s
     _, errors = await asyncio.wait_for(child.communicate(), PATIENCE)
     assert (child.returncode, errors) == (-by, b"")
     async with process("knowledge", environment) as client:
-        assert structured(await client.call_tool("list", {}))["total"] == len(BUNDLED_GUIDES)
+        assert structured_output(await client.call_tool("list", {}))["total"] == len(BUNDLED_GUIDES)

@@ -11,7 +11,7 @@ from mcp import Client
 
 from mcp_servers.notes.note import LONGEST_NOTE
 from mcp_servers.notes.server import create_server
-from tests.mcp_servers.processes import process, structured, text_of
+from tests.mcp_servers.processes import process, structured_output, text_of
 
 
 def here(path: Path) -> Client:
@@ -20,7 +20,7 @@ def here(path: Path) -> Client:
 
 
 async def add(client: Client, *texts: str) -> list[int]:
-    return [structured(await client.call_tool("add", {"text": text}))["id"] for text in texts]
+    return [structured_output(await client.call_tool("add", {"text": text}))["id"] for text in texts]
 
 
 async def test_a_host_adds_lists_searches_and_deletes_notes(tmp_path: Path) -> None:
@@ -32,11 +32,11 @@ async def test_a_host_adds_lists_searches_and_deletes_notes(tmp_path: Path) -> N
         deleted = await client.call_tool("delete", {"id": 1})
         rest = await client.call_tool("list", {})
     assert text_of(added) == "Saved as note #1: Buy milk"
-    day = structured(added)["created_at"][:10]
+    day = structured_output(added)["created_at"][:10]
     assert text_of(listed) == f"#2 Call the dentist\n    about Monday ({day})\n#1 Buy milk ({day})"
-    assert [note["id"] for note in structured(found)["notes"]] == [1]
+    assert [note["id"] for note in structured_output(found)["notes"]] == [1]
     assert text_of(deleted) == "Deleted note #1: Buy milk"
-    assert [note["text"] for note in structured(rest)["notes"]] == ["Call the dentist\nabout Monday"]
+    assert [note["text"] for note in structured_output(rest)["notes"]] == ["Call the dentist\nabout Monday"]
 
 
 async def test_the_hints_tell_reading_adding_and_deleting_apart(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ async def test_a_long_list_comes_in_pages(tmp_path: Path) -> None:
         await add(client, "a", "b", "c")
         first = await client.call_tool("list", {"limit": 2})
         second = await client.call_tool("list", {"limit": 2, "before_id": 2})
-    assert [note["id"] for note in structured(first)["notes"]] == [3, 2]
+    assert [note["id"] for note in structured_output(first)["notes"]] == [3, 2]
     assert text_of(first).endswith("There are 1 older notes: set before_id to 2 to see them.")
     assert text_of(second).startswith("#1 a (")
     assert "older" not in text_of(second)
@@ -105,11 +105,11 @@ async def test_two_servers_that_add_at_once_lose_nothing(tmp_path: Path) -> None
         both = await asyncio.gather(
             *(client.call_tool("add", {"text": f"note {n}"}) for n in range(20) for client in (one, other))
         )
-    ids = [structured(result)["id"] for result in both]
+    ids = [structured_output(result)["id"] for result in both]
     assert sorted(ids) == list(range(1, 41))
     kept = json.loads((tmp_path / "notes.json").read_text())
     assert {note["id"]: note["text"] for note in kept["notes"]} == {
-        structured(result)["id"]: structured(result)["text"] for result in both
+        structured_output(result)["id"]: structured_output(result)["text"] for result in both
     }
 
 

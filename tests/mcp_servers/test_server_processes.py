@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.jma import FakeJma, Slow
-from tests.mcp_servers.processes import HELLO, PATIENCE, begun, shake_hands, started
+from tests.mcp_servers.processes import HELLO, PATIENCE, begun, shake_hands, start_process
 
 SERVERS = ("weather", "notes", "knowledge")
 
@@ -20,7 +20,7 @@ def harmless(folder: Path) -> dict[str, str]:
 
 async def test_a_server_ends_quietly_when_its_input_ends(tmp_path: Path) -> None:
     # The other two are shown to end while they are at work, below and in `test_knowledge_server`.
-    child = await started("notes", harmless(tmp_path))
+    child = await start_process("notes", harmless(tmp_path))
     assert (await shake_hands(child))["result"]["serverInfo"]["name"] == "notes"
     output, errors = await asyncio.wait_for(child.communicate(b""), PATIENCE)
     assert (child.returncode, output, errors) == (0, b"", b"")
@@ -40,7 +40,7 @@ async def test_a_signal_ends_a_server_without_a_traceback(by: signal.Signals, tm
 async def test_a_server_ends_quietly_when_its_output_is_closed(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    children = [await started(server, harmless(tmp_path), writing) for server in SERVERS]
+    children = [await start_process(server, harmless(tmp_path), writing) for server in SERVERS]
     os.close(writing)
     for child in children:
         _, errors = await asyncio.wait_for(child.communicate(HELLO), PATIENCE)
@@ -49,7 +49,7 @@ async def test_a_server_ends_quietly_when_its_output_is_closed(tmp_path: Path) -
 
 async def test_input_that_ends_during_a_call_ends_the_server_without_waiting_for_the_service() -> None:
     with FakeJma({"": Slow(60)}) as jma:
-        child = await started("weather", {"WEATHER_BASE_URL": jma.base_url, "WEATHER_SAMPLE": "never"})
+        child = await start_process("weather", {"WEATHER_BASE_URL": jma.base_url, "WEATHER_SAMPLE": "never"})
         await shake_hands(child)
         assert child.stdin is not None
         params = {"name": "forecast", "arguments": {"area": "Tokyo"}}

@@ -12,7 +12,7 @@ from mcp import Client
 from mcp_servers.weather.server import create_server
 from mcp_servers.weather.settings import SampleMode, Settings
 from tests.fakes.jma import JST, Behaviour, Cut, FakeJma, Raw, Slow, Status, refusing
-from tests.mcp_servers.processes import process, structured, text_of
+from tests.mcp_servers.processes import process, structured_output, text_of
 
 
 def here(base_url: str, mode: SampleMode = SampleMode.AUTO) -> Client:
@@ -23,7 +23,7 @@ def here(base_url: str, mode: SampleMode = SampleMode.AUTO) -> Client:
 async def test_a_host_finds_an_area_and_reads_its_forecast_and_overview() -> None:
     with FakeJma() as jma:
         async with process("weather", {"WEATHER_BASE_URL": jma.base_url, "WEATHER_SAMPLE": ""}) as client:
-            found = structured(await client.call_tool("find_area", {"name": "大阪"}))
+            found = structured_output(await client.call_tool("find_area", {"name": "大阪"}))
             forecast = await client.call_tool("forecast", {"area": "Tokyo", "days": 2})
             overview = await client.call_tool("overview", {"area": "130000"})
     assert [(a["code"], a["name"], a["english_name"]) for a in found["areas"]] == [("270000", "大阪府", "Osaka")]
@@ -33,7 +33,7 @@ async def test_a_host_finds_an_area_and_reads_its_forecast_and_overview() -> Non
         f"{today:%a} {today}: Clear (晴れ), rain 10%, high 23°C",
         text_of(forecast).splitlines()[2],
     ]
-    answer = structured(forecast)
+    answer = structured_output(forecast)
     assert (answer["sample"], answer["sample_reason"], answer["code"]) == (False, None, "130000")
     assert answer["days"][1] == {
         "day": answer["days"][1]["day"],
@@ -43,8 +43,8 @@ async def test_a_host_finds_an_area_and_reads_its_forecast_and_overview() -> Non
         "temperature_min_c": 14,
         "temperature_max_c": 22,
     }
-    assert "東京都は、晴れています。" in structured(overview)["text"]
-    assert structured(overview)["sample"] is False
+    assert "東京都は、晴れています。" in structured_output(overview)["text"]
+    assert structured_output(overview)["sample"] is False
 
 
 async def test_every_tool_says_truthfully_that_it_only_reads_and_describes_what_it_takes() -> None:
@@ -64,7 +64,7 @@ async def test_every_tool_says_truthfully_that_it_only_reads_and_describes_what_
 async def test_seven_days_come_from_both_publications() -> None:
     with FakeJma() as jma:
         async with here(jma.base_url) as client:
-            days = structured(await client.call_tool("forecast", {"area": "Fukuoka", "days": 8}))["days"]
+            days = structured_output(await client.call_tool("forecast", {"area": "Fukuoka", "days": 8}))["days"]
     assert [day["temperature_max_c"] for day in days] == [23, 22, 16, 18, 19, 20, 21]
     assert [day["temperature_min_c"] for day in days] == [None, 14, 12, 11, 10, 9, 9]
     assert [day["rain_chance_percent"] for day in days] == [10, 20, 80, 40, 30, 0, 10]
@@ -74,15 +74,15 @@ async def test_seven_days_come_from_both_publications() -> None:
 async def test_a_city_is_found_under_the_office_that_forecasts_for_it(name: str) -> None:
     with FakeJma() as jma:
         async with here(jma.base_url) as client:
-            assert structured(await client.call_tool("forecast", {"area": name}))["code"] == "016000"
+            assert structured_output(await client.call_tool("forecast", {"area": name}))["code"] == "016000"
         assert jma.requests == ["/bosai/forecast/data/forecast/016000.json"]
 
 
 async def test_a_municipality_that_only_the_service_knows_is_found_through_its_table() -> None:
     with FakeJma() as jma:
         async with here(jma.base_url) as client:
-            found = structured(await client.call_tool("forecast", {"area": "Suginami"}))
-            areas = structured(await client.call_tool("find_area", {"name": "杉並"}))["areas"]
+            found = structured_output(await client.call_tool("forecast", {"area": "Suginami"}))
+            areas = structured_output(await client.call_tool("find_area", {"name": "杉並"}))["areas"]
     assert (found["area"], found["code"]) == ("Suginami City (杉並区)", "130000")
     assert (areas[0]["code"], areas[0]["local_code"]) == ("130000", "130010")
 
@@ -90,8 +90,8 @@ async def test_a_municipality_that_only_the_service_knows_is_found_through_its_t
 async def test_an_office_without_a_file_of_its_own_is_read_from_its_neighbours() -> None:
     with FakeJma() as jma:
         async with here(jma.base_url) as client:
-            forecast = structured(await client.call_tool("forecast", {"area": "Obihiro"}))
-            overview = structured(await client.call_tool("overview", {"area": "014030"}))
+            forecast = structured_output(await client.call_tool("forecast", {"area": "Obihiro"}))
+            overview = structured_output(await client.call_tool("overview", {"area": "014030"}))
     assert (forecast["code"], forecast["part"], forecast["station"]) == ("014030", "十勝地方", "帯広")
     assert forecast["days"][1]["temperature_max_c"] == 24
     assert overview["text"].endswith("十勝地方は、晴れています。")
@@ -101,7 +101,7 @@ async def test_a_missing_overview_is_replaced_by_the_one_of_the_office_that_shar
     with FakeJma() as jma:
         jma.answers["overview_forecast/014030"] = Status(404)
         async with here(jma.base_url) as client:
-            overview = structured(await client.call_tool("overview", {"area": "Tokachi"}))
+            overview = structured_output(await client.call_tool("overview", {"area": "Tokachi"}))
     assert (overview["sample"], overview["office"]) == (False, "釧路地方気象台")
 
 
@@ -148,8 +148,8 @@ async def test_an_error_of_the_service_is_named_and_a_labelled_sample_given(beha
     with FakeJma({"forecast/130000": behaviour}) as jma:
         async with here(jma.base_url) as client:
             result = await client.call_tool("forecast", {"area": "Tokyo"})
-    assert structured(result)["sample"] is True
-    assert structured(result)["sample_reason"].startswith(reason)
+    assert structured_output(result)["sample"] is True
+    assert structured_output(result)["sample_reason"].startswith(reason)
     assert text_of(result).startswith(f"SAMPLE DATA, not a real forecast, because {reason}")
     assert "internal detail" not in text_of(result)
 
@@ -169,8 +169,8 @@ async def test_a_refused_connection_gives_a_sample_that_starts_today_in_text_and
         async with process("weather", {"WEATHER_BASE_URL": address, "WEATHER_SAMPLE": "auto"}) as client:
             forecast = await client.call_tool("forecast", {"area": "Tokyo", "days": 7})
             overview = await client.call_tool("overview", {"area": "Osaka"})
-            areas = structured(await client.call_tool("find_area", {"name": "Naha"}))
-    answer = structured(forecast)
+            areas = structured_output(await client.call_tool("find_area", {"name": "Naha"}))
+    answer = structured_output(forecast)
     assert answer["sample_reason"] == f"the weather service could not be reached at {address} (ConnectError)"
     assert len(answer["days"]) == 7
     assert answer["days"][0]["day"] == str(datetime.now(JST).date())
@@ -182,9 +182,9 @@ async def test_a_slow_service_is_waited_for_two_seconds_once_and_then_left_alone
     with FakeJma({"": Slow(60)}) as jma:
         async with here(jma.base_url) as client:
             start = time.monotonic()
-            first = structured(await client.call_tool("forecast", {"area": "Ishikari Sorachi"}))
+            first = structured_output(await client.call_tool("forecast", {"area": "Ishikari Sorachi"}))
             waited = time.monotonic() - start
-            again = structured(await client.call_tool("overview", {"area": "Kyoto"}))
+            again = structured_output(await client.call_tool("overview", {"area": "Kyoto"}))
             in_all = time.monotonic() - start
         assert len(jma.requests) == 1
     assert 1.9 < waited < 12
@@ -206,9 +206,9 @@ async def test_always_never_touches_the_network() -> None:
     with FakeJma() as jma:
         async with here(jma.base_url, SampleMode.ALWAYS) as client:
             answers: list[dict[str, Any]] = [
-                structured(await client.call_tool("find_area", {"name": "Kobe"})),
-                structured(await client.call_tool("forecast", {"area": "Kobe"})),
-                structured(await client.call_tool("overview", {"area": "Kobe"})),
+                structured_output(await client.call_tool("find_area", {"name": "Kobe"})),
+                structured_output(await client.call_tool("forecast", {"area": "Kobe"})),
+                structured_output(await client.call_tool("overview", {"area": "Kobe"})),
             ]
         assert jma.requests == []
     assert {answer["sample_reason"] for answer in answers} == {"WEATHER_SAMPLE is set to always"}

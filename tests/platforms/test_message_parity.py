@@ -55,7 +55,7 @@ class Slack:
         return slack_checks.labels(message.blocks)
 
     def action(self, message: Any, label: str) -> Action | None:
-        return blocks.decode(*slack_checks.pressed(message.blocks, label))
+        return blocks.decode(*slack_checks.button_action(message.blocks, label))
 
     def text(self, message: Any) -> str:
         """Return the text without marks, times and buttons."""
@@ -78,7 +78,7 @@ class Discord:
         return discord_checks.labels(message.components)
 
     def action(self, message: Any, label: str) -> Action | None:
-        return components.decode(discord_checks.pressed(message.components, label))
+        return components.decode(discord_checks.button_id(message.components, label))
 
     def text(self, message: Any) -> str:
         """Return the text without marks, times and buttons."""

@@ -77,7 +77,7 @@ async def test_slack_is_reached_directly_where_no_proxy_says_so(monkeypatch: pyt
             monkeypatch.setenv(variable, proxy.url)
         monkeypatch.setenv("NO_PROXY", excluded)
         async with connected_bot() as place:
-            await place.slack.sockets.connected()
+            await place.slack.sockets.wait_for_connections()
         assert proxy.asked == []
 
 
@@ -99,7 +99,7 @@ async def test_the_gateway_of_discord_and_its_requests_take_the_proxy(monkeypatc
             monkeypatch.setenv(variable, proxy.url)
         async with discord_bot.connected_bot() as place:
             place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
-            await place.received(1)
+            await place.wait_for_messages(1)
             assert len(place.discord.gateway.live) == 1
         assert paths(proxy) == {"api", "gateway"}
 
@@ -110,7 +110,7 @@ async def test_the_socket_of_slack_and_its_requests_take_the_proxy(monkeypatch: 
         for variable in ("HTTP_PROXY", "HTTPS_PROXY"):
             monkeypatch.setenv(variable, proxy.url)
         async with connected_bot() as place:
-            await place.slack.sockets.connected()
+            await place.slack.sockets.wait_for_connections()
         assert paths(proxy) == {"api", "link"}
 
 

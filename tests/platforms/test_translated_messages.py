@@ -38,7 +38,7 @@ from bot.platforms.slack.home import home_view
 from bot.platforms.slack.sending import streams
 from bot.ports.platform import OpenElicitation
 from bot.rendering.approval_card import approval_card
-from tests.i18n.pseudo_language import untranslated
+from tests.i18n.pseudo_language import untranslated_words
 from tests.platforms import sample_views
 from tests.platforms.sample_views import NOW, a_call, a_filing, a_reply, a_view, an_approval
 
@@ -157,7 +157,7 @@ def english(texts: Iterable[str], data: object) -> list[str]:
     known = {*data_words(data), *SYNTAX}
     # A cut label lacks its closing brackets.
     whole = (text + "⟧" * max(text.count("⟦") - text.count("⟧"), 0) for text in texts)
-    return [f"{word} ({text})" for text in whole for word in untranslated(text) if word.lower() not in known]
+    return [f"{word} ({text})" for text in whole for word in untranslated_words(text) if word.lower() not in known]
 
 
 def slack_texts(view: TurnView) -> Iterator[str]:

@@ -76,11 +76,11 @@ class Workspace(ABC):
         """Let Priya ask in a channel, and return the thread. The channel defaults to #incidents."""
 
     @abstractmethod
-    def posted(self, where: Any) -> list[Posted]:
+    def public_messages(self, where: Any) -> list[Posted]:
         """Return the bot's public messages in a conversation or a channel."""
 
     @abstractmethod
-    def told(self, user: Any, where: ConversationKey) -> list[str]:
+    def private_texts(self, user: Any, where: ConversationKey) -> list[str]:
         """Return the texts of ephemeral messages to this user in a conversation."""
 
     @abstractmethod
@@ -132,7 +132,7 @@ class Workspace(ABC):
         """Return the ephemeral and direct messages to this user."""
 
     @abstractmethod
-    async def handled(self, where: Any = None) -> None:
+    async def wait_until_handled(self, where: Any = None) -> None:
         """Wait until the bot has handled the messages in #incidents or in a thread."""
 
     @property
@@ -154,7 +154,7 @@ class Workspace(ABC):
         return conversation
 
     @abstractmethod
-    def shown(self, user: Any, where: ConversationKey) -> str:
+    def private_content(self, user: Any, where: ConversationKey) -> str:
         """Return the ephemeral messages to this user with their components, and the open form."""
 
     @abstractmethod
@@ -190,7 +190,7 @@ class Workspace(ABC):
 
     async def see(self, user: Any, where: ConversationKey, text: str) -> None:
         """Wait until an ephemeral message or form of this user contains a text."""
-        await self.fake.until(lambda: text in self.shown(user, where))
+        await self.fake.until(lambda: text in self.private_content(user, where))
 
     def store(self, view: TurnView) -> None:
         """Store a turn and its approvals."""
@@ -269,12 +269,12 @@ class SlackWorkspace(Workspace):
         root = self.fake.say(self.priya, place, "a question")
         return ConversationKey("slack", self.fake.workspace.team.id, place.id, root.ts)
 
-    def posted(self, where: Any) -> list[Posted]:
+    def public_messages(self, where: Any) -> list[Posted]:
         in_thread = isinstance(where, ConversationKey)
         messages = self.fake.posted(self._channel(where), where.thread) if in_thread else self.fake.posted(where)
         return [_slack_message(message) for message in messages if not message.ephemeral_to]
 
-    def told(self, user: Any, where: ConversationKey) -> list[str]:
+    def private_texts(self, user: Any, where: ConversationKey) -> list[str]:
         return list(self.bot.whispers(user, self._channel(where)))
 
     def address(self, channel: Any) -> str:
@@ -310,7 +310,7 @@ class SlackWorkspace(Workspace):
         posted = self.fake.posted(self._channel(where))
         return [_slack_message(message) for message in posted if message.ephemeral_to == user.id]
 
-    async def handled(self, where: Any = None) -> None:
+    async def wait_until_handled(self, where: Any = None) -> None:
         await self.bot.settled()
 
     def forbid_files(self) -> None:
@@ -322,7 +322,7 @@ class SlackWorkspace(Workspace):
     def is_acknowledged(self, pressed: Any) -> bool:
         return bool(pressed.acknowledged)
 
-    def shown(self, user: Any, where: ConversationKey) -> str:
+    def private_content(self, user: Any, where: ConversationKey) -> str:
         posted = self.fake.posted(self._channel(where))
         messages = [f"{message.text} {message.blocks}" for message in posted if message.ephemeral_to == user.id]
         return "\n".join([*messages, self.form(user)])
@@ -352,7 +352,7 @@ class SlackWorkspace(Workspace):
         await self.bot.api.post(
             "chat.postMessage", channel=where.channel, thread_ts=where.thread, text="x", blocks=blocks
         )
-        return self.posted(where)[-1]
+        return self.public_messages(where)[-1]
 
     def _channel(self, where: ConversationKey) -> Any:
         return self.fake.workspace.channels[where.channel]
@@ -386,11 +386,11 @@ class DiscordWorkspace(Workspace):
         thread = self.fake.thread(self.priya, place, "a question", root)
         return ConversationKey("discord", self.fake.guild.id, place.id, thread.id)
 
-    def posted(self, where: Any) -> list[Posted]:
+    def public_messages(self, where: Any) -> list[Posted]:
         channel = self._channel(where) if isinstance(where, ConversationKey) else where
         return [_discord_message(message) for message in self.bot.posted(channel)]
 
-    def told(self, user: Any, where: ConversationKey) -> list[str]:
+    def private_texts(self, user: Any, where: ConversationKey) -> list[str]:
         return list(self.bot.whispers(user, self._channel(where)))
 
     def address(self, channel: Any) -> str:
@@ -418,7 +418,7 @@ class DiscordWorkspace(Workspace):
     def private(self, user: Any, where: ConversationKey) -> list[Posted]:
         return [_discord_message(message) for message in self.fake.posted(self.fake.dm(user))]
 
-    async def handled(self, where: Any = None) -> None:
+    async def wait_until_handled(self, where: Any = None) -> None:
         await self.bot.quiet(self._channel(where) if isinstance(where, ConversationKey) else where)
 
     def forbid_files(self) -> None:
@@ -433,7 +433,7 @@ class DiscordWorkspace(Workspace):
     def is_acknowledged(self, pressed: Any) -> bool:
         return pressed.answered is discord_fake.Answer.DEFERRED_UPDATE
 
-    def shown(self, user: Any, where: ConversationKey) -> str:
+    def private_content(self, user: Any, where: ConversationKey) -> str:
         messages = self._ephemeral(user, where)
         texts = [f"{message.content} {message.components}" for message in messages]
         return "\n".join([*texts, self.form(user)])
@@ -470,7 +470,7 @@ class DiscordWorkspace(Workspace):
         body = {"content": "x", "components": [{"type": 1, "components": [button]}]}
         path = "/channels/{channel_id}/messages"
         await self.bot.rest.call("POST", path, "post", body=body, channel_id=where.thread)
-        return self.posted(where)[-1]
+        return self.public_messages(where)[-1]
 
     def _channel(self, where: ConversationKey) -> Any:
         return self.fake.world.channels[where.thread]
@@ -496,12 +496,12 @@ class PlainWorkspace(Workspace):
         root = self.fake.say(self.priya, channel or self.channel, "a question")
         return ConversationKey("plain", self.fake.workspace, root.channel.id, root.id)
 
-    def posted(self, where: Any) -> list[Posted]:
+    def public_messages(self, where: Any) -> list[Posted]:
         in_thread = isinstance(where, ConversationKey)
         messages = self.fake.posted(self._channel(where), where.thread) if in_thread else self.fake.posted(where, "")
         return [_plain_message(message) for message in messages if not message.only_for]
 
-    def told(self, user: Any, where: ConversationKey) -> list[str]:
+    def private_texts(self, user: Any, where: ConversationKey) -> list[str]:
         messages = self.fake.posted(self._channel(where))
         return [message.text for message in messages if message.only_for == user.id]
 
@@ -542,10 +542,10 @@ class PlainWorkspace(Workspace):
         messages = self.fake.posted(self._channel(where))
         return [_plain_message(message) for message in messages if message.only_for == user.id]
 
-    async def handled(self, where: Any = None) -> None:
+    async def wait_until_handled(self, where: Any = None) -> None:
         await self.fake.until(lambda: all(event.acknowledged.is_set() for event in self.fake.events))
 
-    def shown(self, user: Any, where: ConversationKey) -> str:
+    def private_content(self, user: Any, where: ConversationKey) -> str:
         private = (message for message in self.fake.messages.values() if message.only_for == user.id)
         return "\n".join(f"{message.text} {message.commands}" for message in private)
 
@@ -571,7 +571,7 @@ class PlainWorkspace(Workspace):
         return bool(pressed)
 
     async def forge(self, where: ConversationKey, text: str) -> Posted:
-        return self.posted(where)[-1]  # users may type any command
+        return self.public_messages(where)[-1]  # users may type any command
 
     def _channel(self, where: ConversationKey) -> Any:
         return self.fake.channels[where.channel]

@@ -20,7 +20,7 @@ from tests.app.program import bare
 from tests.fakes.parts import ScriptedModel, ask_for, call, say
 from tests.node import MODULES, NODE, program
 from tests.real_servers.servers import OLDER_PYTHON
-from tests.web.api_server import Api, opened_api, scripted
+from tests.web.api_server import Api, opened_api, scripted_choice
 
 pytestmark = pytest.mark.real_servers
 
@@ -236,7 +236,7 @@ async def bot_with(
         "connect_timeout": 60,
         "cwd": str(place.folder),
     }
-    async with opened_api(folder, model=scripted(model), servers={server.name: definition}) as api:
+    async with opened_api(folder, model=scripted_choice(model), servers={server.name: definition}) as api:
         yield api
 
 

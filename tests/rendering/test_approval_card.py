@@ -35,14 +35,16 @@ JSON = st.recursive(
 )
 
 
-def drawn(approval: Approval | None = None, status: StepStatus = StepStatus.AWAITING, **changes: Any) -> ApprovalCard:
+def make_card(
+    approval: Approval | None = None, status: StepStatus = StepStatus.AWAITING, **changes: Any
+) -> ApprovalCard:
     made = approval_card(a_step(status, approval=approval or an_approval(), **changes))
     assert made is not None
     return made
 
 
 def argument(value: Any, name: str = "text") -> CardArgument:
-    (only,) = drawn(arguments={name: value}).arguments
+    (only,) = make_card(arguments={name: value}).arguments
     return only
 
 
@@ -51,7 +53,7 @@ def test_a_call_that_needed_no_approval_has_no_card() -> None:
 
 
 def test_a_card_names_the_call_the_asker_and_the_time() -> None:
-    made = drawn()
+    made = make_card()
     assert (made.approval_id, made.revision) == ("apr-12345678", 1)
     assert (made.title, made.server, made.tool) == ("Add note (notes)?", "notes", "add_note")
     assert (asker_name(an_approval()), made.expires_in, made.outcome) == ("Ana", 1800, "")
@@ -77,7 +79,7 @@ def test_a_card_names_the_call_the_asker_and_the_time() -> None:
     ],
 )
 def test_the_title_names_the_effect_and_the_server(tool: ToolRef | None, title: str) -> None:
-    assert drawn(tool=tool).title == title
+    assert make_card(tool=tool).title == title
 
 
 @pytest.mark.parametrize(
@@ -91,12 +93,12 @@ def test_the_title_names_the_effect_and_the_server(tool: ToolRef | None, title: 
     ],
 )
 def test_the_risk_is_one_word_and_the_worst_of_a_missing_tool(tool: ToolRef | None, risk: str) -> None:
-    assert drawn(tool=tool).risk == risk
+    assert make_card(tool=tool).risk == risk
 
 
 def test_arguments_keep_their_order_and_are_spelled_as_json_where_they_are_no_text() -> None:
     shown = {
-        each.name: each.preview for each in drawn(arguments={"b": [1, "é"], "a": None, "c": {"k": True}}).arguments
+        each.name: each.preview for each in make_card(arguments={"b": [1, "é"], "a": None, "c": {"k": True}}).arguments
     }
     assert list(shown.items()) == [("b", '[1,"é"]'), ("a", "null"), ("c", '{"k":true}')]
 
@@ -129,7 +131,7 @@ def test_hidden_characters_are_spelled_out_in_names_and_values() -> None:
     ],
 )
 def test_a_settled_card_says_how_it_ended(status: StepStatus, approval: dict[str, str], outcome: str) -> None:
-    assert drawn(an_approval(**approval), status).outcome == outcome
+    assert make_card(an_approval(**approval), status).outcome == outcome
 
 
 def test_an_asker_without_a_name_is_named_by_their_id() -> None:
@@ -147,7 +149,7 @@ def test_a_span_of_time_is_told_in_its_largest_unit_that_fits(seconds: float, wo
 
 @given(st.dictionaries(st.text(min_size=1, max_size=10), JSON, max_size=4), st.text(max_size=20))
 def test_a_card_of_any_arguments_can_be_drawn_as_it_stands(arguments: dict[str, Any], title: str) -> None:
-    made = drawn(arguments=arguments, tool=ToolRef("s", "t", title=title))
+    made = make_card(arguments=arguments, tool=ToolRef("s", "t", title=title))
     texts = [made.title, *(text for each in made.arguments for text in (each.name, each.preview, each.full))]
     assert [strip_control(text) for text in texts] == texts
     assert len(made.arguments) == len(arguments)
@@ -310,5 +312,5 @@ def test_a_card_names_the_approvals_so_far() -> None:
         requirements=ApprovalRequirements(quorum=3), approver_names=("Ben", "Zoe"), decided_by="Ben and Zoe and Kim"
     )
     assert approved_by_text(approval) == "2 of 3 approved by Ben and Zoe"
-    assert drawn(approval, StepStatus.DONE).outcome == "Approved by Ben and Zoe and Kim"
+    assert make_card(approval, StepStatus.DONE).outcome == "Approved by Ben and Zoe and Kim"
     assert approved_by_text(an_approval(requirements=ApprovalRequirements(quorum=3))) == ""

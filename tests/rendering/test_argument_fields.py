@@ -36,12 +36,12 @@ CALL: dict[str, Any] = {
 }
 
 
-def shown(arguments: dict[str, Any], schema: dict[str, Any] | None = None) -> dict[str, str]:
+def field_values(arguments: dict[str, Any], schema: dict[str, Any] | None = None) -> dict[str, str]:
     form = argument_form(SCHEMA if schema is None else schema, arguments)
     return {field.argument: field.field.value for field in form.fields}
 
 
-def filled(
+def fill_form(
     arguments: dict[str, Any], answers: dict[str, str], schema: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the edited call for these answers by argument, and the errors by argument."""
@@ -70,7 +70,7 @@ def test_each_kind_of_argument_has_a_field_of_its_kind() -> None:
 
 
 def test_a_field_has_the_present_value_of_the_call() -> None:
-    assert shown(CALL) == {
+    assert field_values(CALL) == {
         "summary": "Checkout 502s",
         "priority": "High",
         "points": "3",
@@ -91,7 +91,7 @@ def test_typed_values_become_values_of_the_same_kinds() -> None:
         "labels": " a \n\n b",
         "fields": '{"team": null}',
     }
-    made, errors = filled(CALL, answers)
+    made, errors = fill_form(CALL, answers)
     assert errors == {}
     assert made == {
         "summary": "Pool is empty",
@@ -105,26 +105,26 @@ def test_typed_values_become_values_of_the_same_kinds() -> None:
 
 
 def test_an_emptied_field_leaves_its_argument_out_where_it_may() -> None:
-    made, errors = filled(CALL, {"priority": LEAVE_OUT, "points": "", "labels": "", "fields": ""})
+    made, errors = fill_form(CALL, {"priority": LEAVE_OUT, "points": "", "labels": "", "fields": ""})
     assert errors == {}
     assert made == {"summary": "Checkout 502s", "weight": 2.5, "urgent": True}
-    _, errors = filled(CALL, {"summary": "", "urgent": ""})
+    _, errors = fill_form(CALL, {"summary": "", "urgent": ""})
     assert sorted(errors) == ["summary", "urgent"]
 
 
 def test_an_empty_text_is_not_an_absent_one() -> None:
     schema = {"properties": {"note": {"type": "string"}, "labels": {"type": "array", "items": {"type": "string"}}}}
-    assert shown({}, schema) == {"note": "", "labels": ""}
-    assert shown({"note": ""}, schema)["note"] == '""'
-    assert filled({}, {"note": '""'}, schema)[0] == {"note": ""}
-    assert filled({"note": "x"}, {"note": ""}, schema)[0] == {}
-    assert filled({"note": "", "labels": []}, {}, schema)[0] == {"note": "", "labels": []}
+    assert field_values({}, schema) == {"note": "", "labels": ""}
+    assert field_values({"note": ""}, schema)["note"] == '""'
+    assert fill_form({}, {"note": '""'}, schema)[0] == {"note": ""}
+    assert fill_form({"note": "x"}, {"note": ""}, schema)[0] == {}
+    assert fill_form({"note": "", "labels": []}, {}, schema)[0] == {"note": "", "labels": []}
 
 
 def test_surrounding_blanks_and_hidden_characters_do_not_get_lost() -> None:
     for text in (" a ", "a\n", "\u202eevil", "tab\there", '"quoted"', "line\r\nline", "\x00"):
-        assert filled({"summary": text, "urgent": True}, {})[0]["summary"] == text
-    assert shown({"summary": "\u202eevil", "urgent": True})["summary"] == '"\\u202eevil"'
+        assert fill_form({"summary": text, "urgent": True}, {})[0]["summary"] == text
+    assert field_values({"summary": "\u202eevil", "urgent": True})["summary"] == '"\\u202eevil"'
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_surrounding_blanks_and_hidden_characters_do_not_get_lost() -> None:
     ],
 )
 def test_an_invalid_value_has_its_error_under_the_field(argument: str, answer: str, said: str) -> None:
-    made, errors = filled(CALL, {argument: answer})
+    made, errors = fill_form(CALL, {argument: answer})
     assert list(errors) == [argument]
     assert errors[argument].startswith(said)
     assert made == CALL
@@ -169,24 +169,24 @@ def test_or_null_is_an_empty_field() -> None:
             "c": {"type": ["string", "integer"]},
         }
     }
-    assert filled({}, {"a": "3", "b": "x", "c": '"y"'}, schema)[0] == {"a": 3, "b": "x", "c": "y"}
-    assert filled({"a": None, "b": None}, {}, schema)[0] == {"a": None, "b": None}
+    assert fill_form({}, {"a": "3", "b": "x", "c": '"y"'}, schema)[0] == {"a": 3, "b": "x", "c": "y"}
+    assert fill_form({"a": None, "b": None}, {}, schema)[0] == {"a": None, "b": None}
 
 
 def test_a_value_that_does_not_fit_its_schema_stands_as_json() -> None:
-    assert shown({"points": "three", "labels": [1], "urgent": "yes"})["points"] == '"three"'
-    assert shown({"labels": [1]})["labels"] == "[1]"
+    assert field_values({"points": "three", "labels": [1], "urgent": "yes"})["points"] == '"three"'
+    assert field_values({"labels": [1]})["labels"] == "[1]"
 
 
 def test_an_argument_too_long_or_too_many_has_no_field_and_stays() -> None:
     call = {"summary": "x" * (LONGEST + 1), "urgent": True}
     form = argument_form(SCHEMA, call)
     assert form.left == ("summary",)
-    assert filled(call, {"urgent": "no"})[0] == {**call, "urgent": False}
+    assert fill_form(call, {"urgent": "no"})[0] == {**call, "urgent": False}
     many = {f"k{n}": n for n in range(MOST_FIELDS + 4)}
     form = argument_form({}, many)
     assert (len(form.fields), len(form.left)) == (MOST_FIELDS, 4)
-    assert filled(many, {"k0": "7"}, {})[0] == {**many, "k0": 7}
+    assert fill_form(many, {"k0": "7"}, {})[0] == {**many, "k0": 7}
 
 
 def test_present_arguments_come_before_possible_ones() -> None:
@@ -200,7 +200,7 @@ def test_present_arguments_come_before_possible_ones() -> None:
     "schema", [{"properties": 7, "required": 7}, {"properties": {"summary": 7}}, {"type": "array"}]
 )
 def test_a_schema_that_is_none_keeps_nothing_from_being_changed(schema: dict[str, Any]) -> None:
-    assert filled({"summary": "x"}, {"summary": '"y"'}, schema)[0] == {"summary": "y"}
+    assert fill_form({"summary": "x"}, {"summary": '"y"'}, schema)[0] == {"summary": "y"}
 
 
 _JSON = st.recursive(
@@ -229,7 +229,7 @@ def test_an_untouched_form_changes_nothing(
 ) -> None:
     present = {name: data.draw(_JSON) for name in properties if data.draw(st.booleans())}
     arguments = {**present, **extra}
-    made, errors = filled(arguments, {}, {"properties": properties})
+    made, errors = fill_form(arguments, {}, {"properties": properties})
     assert (made, errors) == (arguments, {})
     assert {name: type(value) for name, value in made.items()} == {n: type(v) for n, v in arguments.items()}
 
@@ -237,7 +237,7 @@ def test_an_untouched_form_changes_nothing(
 @given(st.text(max_size=200), _TYPES)
 def test_any_typed_text_becomes_a_value_of_its_kind_or_an_error(answer: str, schema: dict[str, Any]) -> None:
     kinds: dict[Any, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list}
-    made, errors = filled({}, {"x": answer}, {"properties": {"x": schema}})
+    made, errors = fill_form({}, {"x": answer}, {"properties": {"x": schema}})
     assert not (made and errors)
     if made and schema.get("type") in kinds:
         assert isinstance(made["x"], kinds[schema["type"]])

@@ -25,7 +25,7 @@ APPROVAL = BlockingTurn("t0", awaits_approval=True)
 QUESTION = BlockingTurn("t0", awaits_answer=True)
 
 
-def queued(ahead: int, blocker: BlockingTurn | None) -> TurnView:
+def queued_view(ahead: int, blocker: BlockingTurn | None) -> TurnView:
     return replace(a_view(status=TurnStatus.QUEUED), ahead=ahead, blocker=blocker)
 
 
@@ -63,7 +63,7 @@ def test_no_other_call_is_offered_anything(status: StepStatus) -> None:
 def test_a_queued_message_names_the_turn_before_it_and_offers_to_stop_one_that_waits_for_people(
     ahead: int, blocker: BlockingTurn | None, words: str, offered: tuple[StopTurnAction, ...]
 ) -> None:
-    view = queued(ahead, blocker)
+    view = queued_view(ahead, blocker)
     assert (waiting_text(view), available_actions(view)) == (words, offered)
 
 
@@ -104,6 +104,6 @@ def test_a_second_try_that_came_to_nothing_can_be_followed_by_a_third(end: StepS
 def test_the_first_turn_that_has_not_ended_is_in_the_way() -> None:
     ended = of_turn("t1", a_view(status=TurnStatus.DONE))
     waits = of_turn("t2", a_view(status=TurnStatus.WAITING))
-    behind = of_turn("t3", queued(1, APPROVAL))
+    behind = of_turn("t3", queued_view(1, APPROVAL))
     assert blocking_turn([ended, waits, behind]) == StopTurnAction("t2")
     assert blocking_turn([ended]) is None

@@ -25,7 +25,7 @@ def step(secrets: tuple[StoredSecret, ...] = (), /, **arguments: Any) -> ToolSte
     return a_step(StepStatus.AWAITING, approval=an_approval(secrets=secrets), arguments=arguments)
 
 
-def shared(call: ToolStep) -> tuple[CardArgument, ...]:
+def card_arguments(call: ToolStep) -> tuple[CardArgument, ...]:
     made = approval_card(call)
     assert made is not None
     return made.arguments
@@ -38,7 +38,7 @@ def whole(call: ToolStep) -> tuple[CardArgument, ...]:
     return made.arguments
 
 
-def withheld(call: ToolStep) -> int:
+def withheld_count(call: ToolStep) -> int:
     made = approval_card(call)
     assert made is not None
     return made.withheld
@@ -58,20 +58,20 @@ def test_likely_secrets_are_counted_in_a_shared_place_and_whole_in_private(
     arguments: dict[str, Any], shown: str, count: int
 ) -> None:
     call = step(**arguments)
-    (hidden,) = shared(call)
+    (hidden,) = card_arguments(call)
     assert hidden.full == shown
-    assert withheld(call) == count
+    assert withheld_count(call) == count
     (seen,) = whole(call)
     assert seen.full == str(next(iter(arguments.values())))
 
 
 def test_it_is_found_at_any_depth_and_in_names() -> None:
     call = step(data=[{"auth": {"apiKey": "k1"}, "sk-abcdefghijklmnop": 1}], note="n")
-    assert withheld(call) == 2 + len("sk-abcdefghijklmnop")
-    assert "k1" not in str(shared(call))
-    assert "sk-abc" not in str(shared(call))
-    assert shared(call)[1].full == "n"
-    assert withheld(step(password="", use_auth=True, secret=None)) == 0
+    assert withheld_count(call) == 2 + len("sk-abcdefghijklmnop")
+    assert "k1" not in str(card_arguments(call))
+    assert "sk-abc" not in str(card_arguments(call))
+    assert card_arguments(call)[1].full == "n"
+    assert withheld_count(step(password="", use_auth=True, secret=None)) == 0
 
 
 def test_a_stored_secret_is_masked_by_exact_match_and_its_label_says_so() -> None:
@@ -81,8 +81,8 @@ def test_a_stored_secret_is_masked_by_exact_match_and_its_label_says_so() -> Non
     arguments = {"command": "login k3y-0f-jira now", "token": "k3y-0f-jira", "k3y-0f-jira": {"a": ["xk3y-0f-jira"]}}
     known = stored_secrets(arguments, find)
     call = step(known, **arguments)
-    assert withheld(call) == 0
-    for made in (shared(call), whole(call)):
+    assert withheld_count(call) == 0
+    for made in (card_arguments(call), whole(call)):
         assert "k3y-0f" not in str(made)
         assert [each.full for each in made[:2]] == [
             "login [stored secret: header X-Key] now",
@@ -93,34 +93,34 @@ def test_a_stored_secret_is_masked_by_exact_match_and_its_label_says_so() -> Non
 
 def test_text_beside_a_stored_secret_is_not_taken_for_it() -> None:
     known = (StoredSecret((0,), SecretSpan(9, 14, "s")),)
-    assert withheld(step(known, command="password=abcde")) == 0
-    assert withheld(step((StoredSecret((0,), SecretSpan(0, 5, "s")),), token="abcde; rm -rf /")) == 10
+    assert withheld_count(step(known, command="password=abcde")) == 0
+    assert withheld_count(step((StoredSecret((0,), SecretSpan(0, 5, "s")),), token="abcde; rm -rf /")) == 10
 
 
 def test_a_name_is_shown_whole_and_a_cut_one_counts_as_shortened() -> None:
     name = "x" * 80 + ";rm"
-    (made,) = shared(step(**{name: "v"}))
+    (made,) = card_arguments(step(**{name: "v"}))
     assert made.name == name
     assert made.label == "x" * NAME_LIMIT + "… (83 characters)"
     assert made.shortened
 
 
 def test_blanks_in_a_name_are_seen() -> None:
-    (made,) = shared(step(**{" a\tb  c\n": "v"}))
+    (made,) = card_arguments(step(**{" a\tb  c\n": "v"}))
     assert made.name == "“ a\\u{9}b  c\\u{a}”"
 
 
 def test_twin_names_are_pointed_out() -> None:
-    first, second, third = shared(step(**{"path": "a", "path ": "b", "p\u0430th": "c"}))
+    first, second, third = card_arguments(step(**{"path": "a", "path ": "b", "p\u0430th": "c"}))
     assert "Its name can be taken for that of another argument: “path ”." in first.warnings
     assert "The name: ends with 1 blank." in second.warnings
     assert any("mixes alphabets: Cyrillic, Latin" in warning for warning in third.warnings)
 
 
 def test_a_part_that_only_imitates_a_hidden_one_is_pointed_out() -> None:
-    (made,) = shared(step(a="•••• (3 characters hidden: looks like a token)"))
+    (made,) = card_arguments(step(a="•••• (3 characters hidden: looks like a token)"))
     assert IMITATION in made.warnings
-    (really,) = shared(step(token="x"))
+    (really,) = card_arguments(step(token="x"))
     assert IMITATION not in really.warnings
 
 
@@ -158,7 +158,7 @@ def test_every_character_is_drawn_or_spelled_out_in_the_whole_call(arguments: di
 @given(ARGUMENTS)
 def test_hidden_characters_are_exactly_the_counted_ones(arguments: dict[str, Any]) -> None:
     hidden = lookalikes(arguments)
-    assert withheld(step(**arguments)) == sum(each.end - each.start for each in hidden)
+    assert withheld_count(step(**arguments)) == sum(each.end - each.start for each in hidden)
     assert with_masks(arguments, ()) == arguments
     masked = with_masks(arguments, (), hidden)
     assert len(masked) == len(arguments)
@@ -182,7 +182,7 @@ def test_many_warnings_push_none_out_of_the_whole_call(noise: Any) -> None:
 
 
 def test_a_card_says_how_many_more_warnings_there_are_and_stray_blanks_come_last() -> None:
-    (made,) = shared(step(data=[*(" " * count + "a" for count in range(1, 9)), FAKE]))
+    (made,) = card_arguments(step(data=[*(" " * count + "a" for count in range(1, 9)), FAKE]))
     lines = argument_lines([made], 5_000).splitlines()
     assert "mixes alphabets" in lines[1]
     assert lines[-1] == "⚠ 3 more warnings: View all"

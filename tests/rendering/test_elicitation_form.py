@@ -21,7 +21,7 @@ def the_field(about: dict[str, Any], *, required: bool = True) -> Field:
     return field
 
 
-def sent(about: dict[str, Any], typed: str, *, required: bool = True) -> Any:
+def submitted_value(about: dict[str, Any], typed: str, *, required: bool = True) -> Any:
     """Return the value for a typed text; the error if the text is invalid."""
     values, errors = elicitation_form(schema(("it",) if required else (), it=about)).parse_answers({"a0": typed})
     return next(iter(errors.values())) if errors else values.get("it", "nothing")
@@ -61,7 +61,7 @@ def test_a_hint_has_the_limits_of_the_value(about: dict[str, Any], hint: str) ->
 def test_titled_choices_are_shown_by_title_and_sent_by_value(about: dict[str, Any]) -> None:
     field = the_field(about)
     assert (field.kind, field.choices) == (FieldKind.CHOICE, ("Red", "Green"))
-    assert sent(about, "Green") == "#0f0"
+    assert submitted_value(about, "Green") == "#0f0"
     assert the_field({**about, "default": "#0f0"}).value == "Green"
 
 
@@ -73,16 +73,16 @@ def test_choices_with_titles_that_look_the_same_are_shown_by_their_values() -> N
 def test_several_choices_are_typed_one_on_each_line_by_title_or_by_value() -> None:
     about = {"type": "array", "items": {"anyOf": COLOURS}, "default": ["#f00"]}
     assert (the_field(about).kind, the_field(about).value) == (FieldKind.LINES, "Red")
-    assert sent(about, "green\n#f00\nGreen") == ["#0f0", "#f00"]
-    assert sent(about, "Blue") == "One of: Red, Green."
+    assert submitted_value(about, "green\n#f00\nGreen") == ["#0f0", "#f00"]
+    assert submitted_value(about, "Blue") == "One of: Red, Green."
 
 
 def test_more_choices_than_a_platform_offers_are_typed() -> None:
     about = {"type": "string", "enum": [f"choice {n}" for n in range(40)]}
     assert the_field(about).kind is FieldKind.TEXT
     assert the_field(about).hint.startswith("one of: choice 0, choice 1")
-    assert sent(about, "CHOICE 39") == "choice 39"
-    assert str(sent(about, "no such")).startswith("One of: choice 0, ")
+    assert submitted_value(about, "CHOICE 39") == "choice 39"
+    assert str(submitted_value(about, "no such")).startswith("One of: choice 0, ")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_more_choices_than_a_platform_offers_are_typed() -> None:
     ],
 )
 def test_typed_text_is_sent_as_a_value_of_its_kind(about: dict[str, Any], typed: str, value: object) -> None:
-    assert sent(about, typed) == value
+    assert submitted_value(about, typed) == value
 
 
 def test_defaults_are_filled_in_and_sent_where_nothing_is_changed() -> None:
@@ -151,7 +151,7 @@ def test_no_unseen_value_is_sent() -> None:
 
 def test_a_choice_is_the_one_that_is_shown_though_another_is_called_so_inside() -> None:
     about = {"type": "string", "enum": ["2", "1"], "enumNames": ["1", "2"]}
-    assert [sent(about, shown) for shown in ("1", "2")] == ["2", "1"]
+    assert [submitted_value(about, shown) for shown in ("1", "2")] == ["2", "1"]
 
 
 def test_a_field_without_a_name_has_one_on_screens() -> None:

@@ -25,7 +25,7 @@ async def read(file_id: str) -> bytes:
     return b"kept"
 
 
-def kept(size: int = 4, readers: ImageAudience = ImageAudience.PEOPLE, **fields: str) -> StoredFile:
+def stored_file(size: int = 4, readers: ImageAudience = ImageAudience.PEOPLE, **fields: str) -> StoredFile:
     given = {"id": "f1", "mime_type": "text/csv", "name": "a.csv", **fields}
     return StoredFile(**given, size=size, readers=readers)
 
@@ -35,19 +35,19 @@ def names(view: TurnView, largest: int = 100) -> list[str]:
 
 
 async def test_a_stored_file_is_read_when_it_is_shared() -> None:
-    first, second = returned_files(view_of(TextPart("two"), kept(), kept(id="f2")), 100)
+    first, second = returned_files(view_of(TextPart("two"), stored_file(), stored_file(id="f2")), 100)
     assert (first.slot, first.name, await first.read()) == ("file-1-1", "a.csv", b"kept")
     with pytest.raises(NotFound):
         await second.read()
 
 
 def test_a_file_missing_too_large_or_for_the_model_alone_is_not_shared() -> None:
-    none = (kept(id=""), kept(size=101), kept(size=0), kept(readers=ImageAudience.MODEL))
+    none = (stored_file(id=""), stored_file(size=101), stored_file(size=0), stored_file(readers=ImageAudience.MODEL))
     assert names(view_of(*none)) == []
-    assert names(dataclasses.replace(view_of(kept()), read=None)) == []
-    assert names(view_of(kept(), status=StepStatus.UNKNOWN)) == []
-    assert names(view_of(kept(readers=ImageAudience.ALL), status=StepStatus.FAILED)) == ["a.csv"]
-    assert len(names(view_of(*[kept()] * (MOST_FILES + 1)))) == MOST_FILES
+    assert names(dataclasses.replace(view_of(stored_file()), read=None)) == []
+    assert names(view_of(stored_file(), status=StepStatus.UNKNOWN)) == []
+    assert names(view_of(stored_file(readers=ImageAudience.ALL), status=StepStatus.FAILED)) == ["a.csv"]
+    assert len(names(view_of(*[stored_file()] * (MOST_FILES + 1)))) == MOST_FILES
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_a_file_missing_too_large_or_for_the_model_alone_is_not_shared() -> None
     ],
 )
 def test_a_file_without_a_name_is_called_after_its_tool(mime_type: str, ending: str) -> None:
-    assert names(view_of(kept(name="", mime_type=mime_type))) == [f"notes.add_note{ending}"]
+    assert names(view_of(stored_file(name="", mime_type=mime_type))) == [f"notes.add_note{ending}"]

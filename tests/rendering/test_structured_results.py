@@ -23,7 +23,7 @@ def result(*values: Any) -> ToolResult:
     return ToolResult("c", tuple(map(TextPart, texts)))
 
 
-def shown(*values: Any) -> str:
+def formatted_text(*values: Any) -> str:
     return format_for_people(result(*values))
 
 
@@ -36,12 +36,12 @@ B-22  Cup | saucer         *bold* | forged | row |"""
 
 @pytest.mark.parametrize("values", [(ITEMS,), ({"result": ITEMS},), tuple(ITEMS), (json.dumps(ITEMS, indent=2),)])
 def test_a_list_of_flat_objects_is_a_table_however_it_is_sent(values: tuple[Any, ...]) -> None:
-    assert shown(*values) == TABLE
+    assert formatted_text(*values) == TABLE
 
 
 def test_an_object_is_a_list_of_keys_and_its_nested_ones_are_below() -> None:
     value = {"id": 7, "名前": "茶", "open": True, "tags": ["a", "b"], "empty": {}, "lines": ITEMS[:1], "by": {"x": 1}}
-    assert shown(value).split("\n") == [
+    assert formatted_text(value).split("\n") == [
         "id     7",
         "名前   茶",
         "open   true",
@@ -57,32 +57,32 @@ def test_an_object_is_a_list_of_keys_and_its_nested_ones_are_below() -> None:
 
 
 def test_a_text_beside_it_stays_and_text_without_json_is_not_touched() -> None:
-    assert shown("Found one:", [{"a": 1}]) == "Found one:\na\n─\n1"
+    assert formatted_text("Found one:", [{"a": 1}]) == "Found one:\na\n─\n1"
     for text in ("plain", "[not json", "{", "- a\n- b", "7", '"x"', "two\n  indented\tlines"):
-        assert shown(text) == text
+        assert formatted_text(text) == text
 
 
 def test_lists_of_other_things_have_a_line_for_each() -> None:
-    assert shown([1, "two", None]) == "- 1\n- two\n-"
-    assert shown([{"a": {"b": 1}}, [1, [2]]]) == "- a\n    b  1\n- - 1\n  - - 2"
+    assert formatted_text([1, "two", None]) == "- 1\n- two\n-"
+    assert formatted_text([{"a": {"b": 1}}, [1, [2]]]) == "- a\n    b  1\n- - 1\n  - - 2"
 
 
 def test_long_wide_and_deep_values_are_bounded_and_that_is_said() -> None:
-    text = shown([{"n": number} for number in range(MOST_ROWS + 5)])
+    text = formatted_text([{"n": number} for number in range(MOST_ROWS + 5)])
     assert text.endswith("… 5 more rows")
     wide = {f"column {number}": "長い" * 30 for number in range(MOST_COLUMNS + 2)}
-    text = shown([wide])
+    text = formatted_text([wide])
     assert widest(text) <= WIDEST + MOST_COLUMNS
     assert text.endswith("… also: column 8, column 9")
     deep: Any = "bottom"
     for _ in range(6):
         deep = {"down": deep}
-    assert shown(deep).split("\n")[-1].strip() == '{"down": {"down": {"down": "bottom"}}}'
-    assert shown({f"k{number}": number for number in range(50)}).endswith("… 10 more keys")
+    assert formatted_text(deep).split("\n")[-1].strip() == '{"down": {"down": {"down": "bottom"}}}'
+    assert formatted_text({f"k{number}": number for number in range(50)}).endswith("… 10 more keys")
 
 
 def test_escaped_characters_that_hide_or_turn_text_are_removed_like_written_ones() -> None:
-    assert shown('{"a\\u202e": "x\\u001b[31m\\u200b\\u0000y\\nz"}') == "a  xy z"
+    assert formatted_text('{"a\\u202e": "x\\u001b[31m\\u200b\\u0000y\\nz"}') == "a  xy z"
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,6 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_every_value_is_drawn_without_control_characters(value: Any) -> None:
-    text = shown(json.dumps(value)) if isinstance(value, dict | list) else ""
+    text = formatted_text(json.dumps(value)) if isinstance(value, dict | list) else ""
     assert all(line.isprintable() or "\u00ad" in line for line in text.split("\n")) or not text.isascii()
     assert "\n" not in summarize(result(json.dumps(value)), 72)

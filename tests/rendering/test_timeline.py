@@ -35,10 +35,10 @@ def only(view: TurnView) -> TimelineSection:
 
 def outline(view: TurnView) -> list[object]:
     """Return sections as the types of their entries, approvals as their step numbers."""
-    return [_outlined(part) for part in timeline(view)]
+    return [_part_outline(part) for part in timeline(view)]
 
 
-def _outlined(part: TimelineSection | ApprovalEntry | ElicitationEntry) -> object:
+def _part_outline(part: TimelineSection | ApprovalEntry | ElicitationEntry) -> object:
     match part:
         case TimelineSection():
             return [type(entry).__name__ for entry in part.entries]

@@ -43,7 +43,7 @@ def teller(cursor: str = "") -> EventEncoder:
     return EventEncoder(*PLACE, Cursor.parse(cursor) if cursor else Cursor("t1"))
 
 
-def told(events: list[StreamEvent]) -> list[tuple[str, Any]]:
+def event_outlines(events: list[StreamEvent]) -> list[tuple[str, Any]]:
     """Return the name of each event, with its status or delta."""
     return [
         (event.name, event.data.get("status") if event.name != "message" else event.data["delta"]) for event in events
@@ -108,7 +108,7 @@ def test_progress_of_running_calls_is_streamed() -> None:
 def test_a_late_follower_gets_states_and_no_history() -> None:
     done = dataclasses.replace(ASKED, decided_by="Ben")
     whole = view(REPLY, write(StepStatus.DONE, done), ModelStep(3, assistant("Written.")), status=TurnStatus.DONE)
-    assert told(list(teller().encode(whole))) == [
+    assert event_outlines(list(teller().encode(whole))) == [
         ("init", "COMPLETED"),
         ("message", "I write it."),
         ("tool_call_update", "COMPLETED"),

@@ -16,12 +16,12 @@ import pytest
 from bot.domain.audit import AuditHead
 from bot.errors import DatabaseError
 from bot.storage.backup import back_up
-from tests.migrated import migrated
+from tests.migrated import create_database
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    return asyncio.run(migrated(tmp_path / "a.db"))
+    return asyncio.run(create_database(tmp_path / "a.db"))
 
 
 def rows(path: Path, statement: str) -> list[tuple[Any, ...]]:

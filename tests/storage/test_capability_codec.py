@@ -59,11 +59,11 @@ def test_capabilities_of_any_server_come_back_exactly(offer: ServerCapabilities)
 
 @given(offers, offers)
 def test_only_offered_items_make_a_difference(one: ServerCapabilities, other: ServerCapabilities) -> None:
-    def offered(offer: ServerCapabilities) -> list[list[str]]:
+    def sorted_items(offer: ServerCapabilities) -> list[list[str]]:
         kinds = (offer.tools, offer.resources, offer.templates, offer.prompts)
         return [sorted(map(repr, kind)) for kind in kinds]
 
-    if offered(one) == offered(other):
+    if sorted_items(one) == sorted_items(other):
         assert same_offer(encode_text(one), encode_text(other))
 
 

@@ -70,23 +70,23 @@ VALUES = [
 ]
 
 
-def stored(body: Any) -> Any:
+def stored_body(body: Any) -> Any:
     """Return a body as the database returns it."""
     return json.loads(json_text(body))
 
 
 @pytest.mark.parametrize("value", VALUES)
 def test_a_value_is_the_same_when_it_is_read(value: object) -> None:
-    body = stored(encode(value))
+    body = stored_body(encode(value))
     assert body["v"] == 1
     assert decode(type(value), body) == value
 
 
 def test_a_step_is_the_same_when_it_is_read_with_its_columns() -> None:
-    assert decode(ModelStep, stored(encode(REPLY)), n=3) == REPLY
-    body, columns = stored(encode(STEP)), {"n": 4, "status": "done", "repeatable": True}
+    assert decode(ModelStep, stored_body(encode(REPLY)), n=3) == REPLY
+    body, columns = stored_body(encode(STEP)), {"n": 4, "status": "done", "repeatable": True}
     assert decode(ToolStep, body, **columns) == STEP
-    assert decode(ToolStep, body, **columns, result=stored(encode(RESULT))).result == RESULT
+    assert decode(ToolStep, body, **columns, result=stored_body(encode(RESULT))).result == RESULT
     assert not {"n", "status", "repeatable", "result", "approval"} & body.keys()
 
 
@@ -95,12 +95,12 @@ def test_a_step_is_the_same_when_it_is_read_with_its_columns() -> None:
     [(REPLY.sources, Sources), ((StoredSecret((1, 0), SecretSpan(2, 9, "token"), True),), tuple[StoredSecret, ...])],
 )
 def test_a_list_of_values_is_the_same_when_it_is_read(value: T, kind: type[T]) -> None:
-    assert converter.structure(stored(converter.unstructure(value, kind)), kind) == value
+    assert converter.structure(stored_body(converter.unstructure(value, kind)), kind) == value
 
 
 def test_arguments_keep_their_order() -> None:
     call = ToolCall("c", "t", {"z": 1, "a": {"y": 2, "b": 3}})
-    assert json_text(decode(ToolCall, stored(encode(call))).arguments) == '{"z": 1, "a": {"y": 2, "b": 3}}'
+    assert json_text(decode(ToolCall, stored_body(encode(call))).arguments) == '{"z": 1, "a": {"y": 2, "b": 3}}'
 
 
 def test_a_field_that_an_earlier_body_lacks_has_its_default() -> None:

@@ -48,7 +48,7 @@ def record(name: str = "weather", workspace: str = "test:w") -> ServerRecord:
     return ServerRecord(config, secrets={"auth": STORED})
 
 
-def described(known: ServerRecord, description: str) -> ServerRecord:
+def described_server(known: ServerRecord, description: str) -> ServerRecord:
     return dataclasses.replace(known, config=dataclasses.replace(known.config, description=description))
 
 
@@ -64,8 +64,8 @@ async def test_of_two_changes_at_once_one_holds_and_the_other_hears_of_it(
     harness: PostgresHarness, servers: SqlServerStore
 ) -> None:
     added = await servers.add(record(), {"auth": "old"}, ANA)
-    first = servers.change(described(added, "one"), {"auth": "one"}, ANA, changes={"description": "one"})
-    second = servers.change(described(added, "two"), {"auth": "two"}, BEN, changes={"description": "two"})
+    first = servers.change(described_server(added, "one"), {"auth": "one"}, ANA, changes={"description": "one"})
+    second = servers.change(described_server(added, "two"), {"auth": "two"}, BEN, changes={"description": "two"})
     results = await overlapping(harness, outcome(first), "commit", outcome(second))
     assert isinstance(results[0], ServerRecord)
     assert isinstance(results[1], Conflict)
@@ -91,7 +91,7 @@ async def test_of_two_servers_added_under_one_name_at_once_one_is_refused(
 
 async def test_a_server_removed_while_it_is_changed_is_gone(harness: PostgresHarness, servers: SqlServerStore) -> None:
     added = await servers.add(record(), {"auth": "x"}, ANA)
-    change = servers.change(described(added, "one"), {"auth": "y"}, BEN, changes={})
+    change = servers.change(described_server(added, "one"), {"auth": "y"}, BEN, changes={})
     results = await overlapping(
         harness, outcome(servers.remove(added.id, added.version, ANA)), "commit", outcome(change)
     )
@@ -140,7 +140,7 @@ async def test_a_change_that_is_taken_back_is_tried_again_and_done_once(
     async def cut() -> int:
         return int(harness.ask(kill))
 
-    change = servers.change(described(added, "one"), {"auth": "one"}, ANA, changes={})
+    change = servers.change(described_server(added, "one"), {"auth": "one"}, ANA, changes={})
     changed, cuts = await overlapping(harness, change, "commit", cut())
     assert cuts == 1
     assert await servers.records() == [changed]

@@ -19,7 +19,7 @@ MINE, THEIRS = PostedMessage("reply", "posted-by-me"), PostedMessage("reply", "p
 pytestmark = pytest.mark.usefixtures("no_deadlocks")
 
 
-async def slept(harness: PostgresHarness, text: str = "hi") -> str:
+async def store_expired_turn(harness: PostgresHarness, text: str = "hi") -> str:
     """Store a turn with a delivery lease that expired while its process slept. Return its id."""
     claim = await running(harness, text)
     await harness.log.finish(claim, TurnStatus.DONE, [], "")
@@ -28,7 +28,7 @@ async def slept(harness: PostgresHarness, text: str = "hi") -> str:
     return claim.turn_id
 
 
-async def kept(harness: PostgresHarness, turn_id: str, drawn: PostedMessage) -> bool:
+async def try_save_message(harness: PostgresHarness, turn_id: str, drawn: PostedMessage) -> bool:
     try:
         await harness.log.save_message_ref(turn_id, drawn)
     except LostLease:
@@ -41,17 +41,17 @@ async def kept(harness: PostgresHarness, turn_id: str, drawn: PostedMessage) -> 
 async def test_a_turn_that_another_process_takes_over_leaves_the_cache(
     harness: PostgresHarness, before: PostedMessage | None, held_up_before: str
 ) -> None:
-    turn_id = await slept(harness)
+    turn_id = await store_expired_turn(harness)
     if before:
         await harness.log.save_message_ref(turn_id, before)
     other = harness.another()
     refs, mine = await overlapping(
-        harness, other.acquire_delivery(turn_id, NEWEST), held_up_before, kept(harness, turn_id, MINE)
+        harness, other.acquire_delivery(turn_id, NEWEST), held_up_before, try_save_message(harness, turn_id, MINE)
     )
     seen = {MINE.slot: MINE.ref} if mine else {before.slot: before.ref} if before else {}
     assert refs == seen
     await other.save_message_ref(turn_id, THEIRS)
-    assert not await kept(harness, turn_id, MINE)
+    assert not await try_save_message(harness, turn_id, MINE)
     assert await other.acquire_delivery(turn_id, NEWEST) == {THEIRS.slot: THEIRS.ref}
 
 
@@ -59,9 +59,12 @@ async def test_a_turn_that_another_process_takes_over_leaves_the_cache(
 async def test_the_process_that_takes_over_knows_what_was_stored_before(
     harness: PostgresHarness, held_up_before: str
 ) -> None:
-    turn_id = await slept(harness)
+    turn_id = await store_expired_turn(harness)
     mine, refs = await overlapping(
-        harness, kept(harness, turn_id, MINE), held_up_before, harness.another().acquire_delivery(turn_id, NEWEST)
+        harness,
+        try_save_message(harness, turn_id, MINE),
+        held_up_before,
+        harness.another().acquire_delivery(turn_id, NEWEST),
     )
     assert refs == ({MINE.slot: MINE.ref} if mine else {})
 
@@ -70,7 +73,7 @@ async def test_of_two_processes_that_race_the_one_that_lost_has_changed_nothing(
     """Each round has its own turn. In any order, the stored refs are those of the process that holds the delivery."""
     other = harness.another_process()
     for n in range(30):
-        turn_id = await slept(harness, str(n))
+        turn_id = await store_expired_turn(harness, str(n))
         other.time = harness.time
 
         async def takes_over(turn_id: str = turn_id) -> MessageRefs:
@@ -78,7 +81,7 @@ async def test_of_two_processes_that_race_the_one_that_lost_has_changed_nothing(
             await other.log.save_message_ref(turn_id, THEIRS)
             return refs
 
-        mine, refs = await asyncio.gather(kept(harness, turn_id, MINE), takes_over())
+        mine, refs = await asyncio.gather(try_save_message(harness, turn_id, MINE), takes_over())
         assert refs == ({MINE.slot: MINE.ref} if mine else {})
         assert await other.log.acquire_delivery(turn_id, NEWEST) == {THEIRS.slot: THEIRS.ref}
         await other.log.mark_delivered(turn_id, NEWEST)
@@ -86,13 +89,13 @@ async def test_of_two_processes_that_race_the_one_that_lost_has_changed_nothing(
 
 
 async def test_a_drawing_of_a_conversation_that_is_being_deleted_is_nobodys(harness: PostgresHarness) -> None:
-    turn_id = await slept(harness)
+    turn_id = await store_expired_turn(harness)
     author = (await harness.log.get_view(turn_id)).turn.author
     deleted, _ = await overlapping(
         harness,
         SqlReporting(harness.database).delete(HALL, author),
         "delete from conversations",
-        kept(harness, turn_id, MINE),
+        try_save_message(harness, turn_id, MINE),
     )
     assert deleted
-    assert not await kept(harness, turn_id, MINE)
+    assert not await try_save_message(harness, turn_id, MINE)

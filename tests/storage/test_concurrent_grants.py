@@ -39,7 +39,7 @@ async def verified_audit(harness: PostgresHarness) -> AsyncIterator[None]:
     assert await audit_findings(harness.database) == []
 
 
-def wanted(n: int, card: str) -> ToolStep:
+def waiting_step(n: int, card: str) -> ToolStep:
     approval = Approval(card, 1, f"print-{n}", ANA, 60.0)
     return ToolStep(n, ToolCall(f"c{n}", "s__write", {"n": n}), REF, StepStatus.AWAITING, approval=approval)
 
@@ -48,17 +48,17 @@ def reply(*steps: ToolStep) -> ModelStep:
     return ModelStep(1, assistant("", *(step.call for step in steps)), StopReason.TOOLS)
 
 
-def signed(step: ToolStep, permission: GrantRequest) -> tuple[Decision, Grant]:
+def decision_and_grant(step: ToolStep, permission: GrantRequest) -> tuple[Decision, Grant]:
     assert step.approval is not None
     decision = Decision(step.approval.id, 1, DecisionType.APPROVE, BEN)
     return decision, build_grant(permission, step, HALL, BEN)
 
 
-async def granted(harness: PostgresHarness) -> Grant:
+async def store_grant(harness: PostgresHarness) -> Grant:
     claim = await running(harness, "first")
-    step = wanted(2, "first")
+    step = waiting_step(2, "first")
     await harness.log.append(claim, reply(step), [step])
-    decision, grant = signed(step, GrantRequest(ThreadScope()))
+    decision, grant = decision_and_grant(step, GrantRequest(ThreadScope()))
     assert await harness.log.grant(decision, grant) == Decided(DecisionType.APPROVE)
     await harness.log.finish(claim, TurnStatus.DONE, [], "")
     return grant
@@ -67,9 +67,9 @@ async def granted(harness: PostgresHarness) -> Grant:
 async def test_a_grant_that_is_revoked_while_a_call_is_kept_on_it_is_revoked_after_that(
     harness: PostgresHarness,
 ) -> None:
-    grant = await granted(harness)
+    grant = await store_grant(harness)
     claim = await running(harness, "second")
-    step = wanted(2, "second")
+    step = waiting_step(2, "second")
     appending = harness.log.append(claim, reply(step), [step])
     revoking = SqlGrantStore(harness.database).revoke(grant.id, ANA)
     record, revoked = await overlapping(harness, appending, "insert into steps", revoking)
@@ -78,9 +78,9 @@ async def test_a_grant_that_is_revoked_while_a_call_is_kept_on_it_is_revoked_aft
 
 
 async def test_a_call_that_is_kept_while_its_grant_is_being_revoked_asks(harness: PostgresHarness) -> None:
-    grant = await granted(harness)
+    grant = await store_grant(harness)
     claim = await running(harness, "second")
-    step = wanted(2, "second")
+    step = waiting_step(2, "second")
     revoking = SqlGrantStore(harness.database).revoke(grant.id, ANA)
     revoked, record = await overlapping(
         harness, revoking, "insert into audit", harness.log.append(claim, reply(step), [step])
@@ -91,9 +91,9 @@ async def test_a_call_that_is_kept_while_its_grant_is_being_revoked_asks(harness
 async def test_a_call_that_is_asked_for_while_its_grant_is_being_given_runs_on_it(harness: PostgresHarness) -> None:
     """The same turn asks for it: an approved call runs, and the model's next completion arrives."""
     claim = await running(harness, "first")
-    first, second = wanted(2, "first"), wanted(3, "second")
+    first, second = waiting_step(2, "first"), waiting_step(3, "second")
     await harness.log.append(claim, reply(first), [first])
-    giving = harness.log.grant(*signed(first, GrantRequest(ThreadScope())))
+    giving = harness.log.grant(*decision_and_grant(first, GrantRequest(ThreadScope())))
     settled, record = await overlapping(
         harness, giving, "insert into grants", harness.log.append(claim, None, [second])
     )
@@ -105,9 +105,11 @@ async def test_a_duplicate_that_is_denied_while_the_grant_is_given_is_decided_on
     harness: PostgresHarness,
 ) -> None:
     claim = await running(harness, "first")
-    first, second = wanted(2, "first"), wanted(3, "second")
+    first, second = waiting_step(2, "first"), waiting_step(3, "second")
     await harness.log.append(claim, reply(first, second), [first, second])
-    giving = harness.log.grant(*signed(first, GrantRequest(PermanentScope())), following={("second", 1): NO_EVIDENCE})
+    giving = harness.log.grant(
+        *decision_and_grant(first, GrantRequest(PermanentScope())), following={("second", 1): NO_EVIDENCE}
+    )
     denying = harness.log.decide(Decision("second", 1, DecisionType.DENY, ANA))
     settled, denied = await overlapping(harness, giving, "insert into grants", denying)
     assert settled == Decided(DecisionType.APPROVE)
@@ -116,11 +118,11 @@ async def test_a_duplicate_that_is_denied_while_the_grant_is_given_is_decided_on
 
 
 async def test_looking_grants_up_does_not_wait_for_a_use_of_one(harness: PostgresHarness) -> None:
-    await granted(harness)
+    await store_grant(harness)
     store = SqlGrantStore(harness.database)
     (grant,) = await store.active_grants(HALL.workspace_key)
     claim = await running(harness, "second")
-    step = wanted(2, "second")
+    step = waiting_step(2, "second")
     record, kept = await overlapping(
         harness,
         harness.log.append(claim, reply(step), [step]),

@@ -15,7 +15,7 @@ LATER = HistorySummary(2, "They spoke of one and two.")
 pytestmark = pytest.mark.usefixtures("no_deadlocks")
 
 
-async def remembered(harness: PostgresHarness, before: HistorySummary | None) -> tuple[Claim, History]:
+async def store_turns(harness: PostgresHarness, before: HistorySummary | None) -> tuple[Claim, History]:
     """Store a turn with two earlier turns, the first of them old. Return its claim and history."""
     for text in ("one", "two"):
         claim = await running(harness, text)
@@ -34,7 +34,7 @@ async def remembered(harness: PostgresHarness, before: HistorySummary | None) ->
 async def test_no_summary_outlives_a_turn_that_is_deleted_while_it_is_stored(
     harness: PostgresHarness, before: HistorySummary | None, held_up_before: str
 ) -> None:
-    claim, past = await remembered(harness, before)
+    claim, past = await store_turns(harness, before)
     deleting = harness.log.delete_old(150, 9)
     deleted, _ = await overlapping(harness, deleting, held_up_before, harness.log.save_summary(claim, LATER, past))
     assert deleted == 1
@@ -46,7 +46,7 @@ async def test_no_summary_outlives_a_turn_that_is_deleted_while_it_is_stored(
 async def test_turns_that_are_deleted_while_a_summary_of_them_is_kept_take_it_with_them(
     harness: PostgresHarness, before: HistorySummary | None, held_up_before: str
 ) -> None:
-    claim, past = await remembered(harness, before)
+    claim, past = await store_turns(harness, before)
     keeping = harness.log.save_summary(claim, LATER, past)
     _, deleted = await overlapping(harness, keeping, held_up_before, harness.log.delete_old(150, 9))
     assert deleted == 1

@@ -40,14 +40,14 @@ def test_a_process_that_comes_second_takes_the_key_of_the_first(
 ) -> None:
     theirs: list[str] = []
 
-    def overtaken() -> str:
+    def create_key_elsewhere() -> str:
         look = f"from pathlib import Path; from bot.storage.encryption import load_or_create_key; \
 print(load_or_create_key(Path({str(tmp_path / 'a.db')!r})).text)"
         done = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True, timeout=60)
         theirs.append(done.stdout.strip())
         return generate_key()
 
-    monkeypatch.setattr(encryption, "generate_key", overtaken)
+    monkeypatch.setattr(encryption, "generate_key", create_key_elsewhere)
     ours = load_or_create_key(tmp_path / "a.db")
     assert (theirs, ours.new) == ([ours.text], False)
 

@@ -40,7 +40,7 @@ def database(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def held(database: Path, *how: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def running_holder(database: Path, *how: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start another process that uses the file. Yield it and its name."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(database), *how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -51,7 +51,7 @@ def held(database: Path, *how: str) -> Iterator[tuple[subprocess.Popen[str], str
 
 
 @contextmanager
-def used(database: Path, *, alone: bool = False) -> Iterator[FileUse]:
+def open_file_use(database: Path, *, alone: bool = False) -> Iterator[FileUse]:
     use = FileUse(database, "countersign chat")
     try:
         use.begin(alone=alone)
@@ -61,7 +61,7 @@ def used(database: Path, *, alone: bool = False) -> Iterator[FileUse]:
 
 
 def test_processes_use_the_file_together_and_know_of_each_other_until_kill_9(database: Path) -> None:
-    with held(database, "share") as (holder, name), used(database) as use:
+    with running_holder(database, "share") as (holder, name), open_file_use(database) as use:
         assert not use.is_alone
         (other,) = use.others()
         assert (other.pid, other.purpose, other.conversations) == (
@@ -76,7 +76,7 @@ def test_processes_use_the_file_together_and_know_of_each_other_until_kill_9(dat
         assert not use.others()
         assert not use.is_alive(name)
         assert not use.is_alone  # another process may start at any time
-    with used(database) as use:
+    with open_file_use(database) as use:
         assert use.is_alone
         assert not use.is_alive("an-older-release:123:abcd")
         assert not use.is_alive("nothing")
@@ -84,16 +84,16 @@ def test_processes_use_the_file_together_and_know_of_each_other_until_kill_9(dat
 
 
 def test_a_process_that_must_be_alone_reads_which_others_run(database: Path) -> None:
-    with held(database, "share") as (holder, _):
+    with running_holder(database, "share") as (holder, _):
         who = rf"in use by process {holder.pid} \(countersign chat, since \d\d:\d\d\)\. Fix: close it first"
-        with pytest.raises(DatabaseHeld, match=who), used(database, alone=True):
+        with pytest.raises(DatabaseHeld, match=who), open_file_use(database, alone=True):
             pytest.fail("both have it")
-    with used(database, alone=True) as use:
+    with open_file_use(database, alone=True) as use:
         assert use.is_alone
 
 
 def test_one_that_starts_is_waited_for(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ThreadPoolExecutor() as threads, used(database) as first:
+    with ThreadPoolExecutor() as threads, open_file_use(database) as first:
         assert first.is_alone
         second = FileUse(database, "countersign chat")
         waiting = threads.submit(second.begin)
@@ -104,7 +104,7 @@ def test_one_that_starts_is_waited_for(database: Path, monkeypatch: pytest.Monke
         assert not second.is_alone
         second.end()
     monkeypatch.setattr("bot.storage.lock_file.STARTING_SECONDS", 0.3)
-    with used(database), pytest.raises(DatabaseHeld, match=f"process {os.getpid()} "), used(database):
+    with open_file_use(database), pytest.raises(DatabaseHeld, match=f"process {os.getpid()} "), open_file_use(database):
         pytest.fail("both have it")
 
 
@@ -112,7 +112,7 @@ def test_of_many_that_begin_at_once_one_is_alone_at_a_time(database: Path) -> No
     alone: list[str] = []
 
     def begin() -> None:
-        with used(database) as use:
+        with open_file_use(database) as use:
             if use.is_alone:
                 alone.append(use.name)
                 assert alone == [use.name]
@@ -127,14 +127,14 @@ def test_of_many_that_begin_at_once_one_is_alone_at_a_time(database: Path) -> No
 
 
 def test_an_earlier_release_has_the_file_for_itself(database: Path) -> None:
-    with held(database) as (holder, _):  # the earlier release does not share the file
+    with running_holder(database) as (holder, _):  # the earlier release does not share the file
         for entry in database.with_name("a.db.processes").iterdir():
             entry.unlink()  # an earlier release has no such entries
         line = json.dumps({"pid": holder.pid, "purpose": "countersign chat", "since": time.time()})
         database.with_name("a.db.lock").write_text(line)
-        with pytest.raises(DatabaseHeld, match=rf"process {holder.pid} \(.+earlier release"), used(database):
+        with pytest.raises(DatabaseHeld, match=rf"process {holder.pid} \(.+earlier release"), open_file_use(database):
             pytest.fail("both have it")
-    with used(database):
+    with open_file_use(database):
         facts = json.loads(
             database.with_name("a.db.lock").read_text()
         )  # the facts that an earlier release shows of this process
@@ -143,25 +143,25 @@ def test_an_earlier_release_has_the_file_for_itself(database: Path) -> None:
 
 def test_one_that_is_about_to_share_its_lock_does_not_lose_it(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.storage.lock_file.STARTING_SECONDS", 0.3)
-    with held(database, "between locks") as (holder, _):
-        with used(database) as use:
+    with running_holder(database, "between locks") as (holder, _):
+        with open_file_use(database) as use:
             assert not use.is_alone
-        with pytest.raises(DatabaseHeld, match=f"process {holder.pid} "), used(database, alone=True):
+        with pytest.raises(DatabaseHeld, match=f"process {holder.pid} "), open_file_use(database, alone=True):
             pytest.fail("both have it")
 
 
 def test_one_process_receives_messages(database: Path) -> None:
-    with held(database, "share", "as bot") as (holder, _), used(database) as use:
+    with running_holder(database, "share", "as bot") as (holder, _), open_file_use(database) as use:
         with pytest.raises(DatabaseHeld, match=rf"process {holder.pid} \(.+PostgreSQL"):
             use.begin_as_bot()
         holder.kill()
         holder.wait()
-    with used(database) as use:
+    with open_file_use(database) as use:
         use.begin_as_bot()
 
 
 def test_a_line_that_is_not_whole_yet_hides_none_before_it(database: Path) -> None:
-    with held(database, "share") as (holder, _), used(database) as use:
+    with running_holder(database, "share") as (holder, _), open_file_use(database) as use:
         (entry,) = [path for path in database.with_name("a.db.processes").iterdir() if str(holder.pid) in path.name]
         with entry.open("a") as file:
             file.write('{"pid": 1, "purp')
@@ -169,7 +169,7 @@ def test_a_line_that_is_not_whole_yet_hides_none_before_it(database: Path) -> No
 
 
 def test_a_file_of_no_process_is_neither_waited_for_nor_taken_for_one(database: Path, tmp_path: Path) -> None:
-    with used(database) as first:
+    with open_file_use(database) as first:
         first.share()
         processes = database.with_name("a.db.processes")
         os.mkfifo(processes / "1-00000000")
@@ -180,7 +180,7 @@ def test_a_file_of_no_process_is_neither_waited_for_nor_taken_for_one(database: 
         (processes / "nonsense").write_text("{}")
         (processes / "4-00000000").write_text("")
         assert first.others() == []
-        with used(database) as second:
+        with open_file_use(database) as second:
             assert [process.pid for process in second.others()] == [os.getpid()]
         assert precious.exists()
         assert sorted(path.name[1:] for path in processes.iterdir() if path.name[1] == "-") == ["-00000000"] * 3
@@ -193,6 +193,6 @@ def test_a_link_in_the_place_of_a_lock_empties_no_other_file(database: Path, tmp
     precious.write_text("mine")
     database.parent.mkdir()
     database.with_name(f"a.db.{ending}").symlink_to(precious)
-    with pytest.raises(OSError, match="symbolic links"), used(database) as use:
+    with pytest.raises(OSError, match="symbolic links"), open_file_use(database) as use:
         use.begin_as_bot()
     assert precious.read_text() == "mine"

@@ -148,14 +148,14 @@ async def test_a_server_that_says_nothing_any_more_is_hung_up_on(
     database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgresql, "_LONGEST_SECONDS", 0.2)
-    with frozen(await backend(database)):
+    with suspend_process(await backend(database)):
         async with asyncio.timeout(15):
             assert await database.run(lambda connection: connection.exec_driver_sql("select 1").scalar_one()) == 1
 
 
 async def test_closing_does_not_wait_for_a_server_that_says_nothing(address: str) -> None:
     database = PostgresDatabase(PostgresServer(address))
-    with frozen(await backend(database)):
+    with suspend_process(await backend(database)):
         asking = asyncio.create_task(database.run(lambda connection: connection.exec_driver_sql("select 1")))
         await until(lambda: any(running.socket is not None for running in database._running.values()))
         began = time.monotonic()
@@ -187,7 +187,7 @@ async def backend(database: PostgresDatabase) -> int:
 
 
 @contextmanager
-def frozen(pid: int) -> Iterator[None]:
+def suspend_process(pid: int) -> Iterator[None]:
     """Suspend a process so that it does not respond."""
     os.kill(pid, signal.SIGSTOP)
     try:

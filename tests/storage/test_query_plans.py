@@ -66,7 +66,7 @@ def reading_everything(found: Mapping[str, Sequence[str]]) -> dict[str, str]:
     }
 
 
-async def driven(harness: SqliteHarness) -> None:
+async def run_all_queries(harness: SqliteHarness) -> None:
     log = harness.log
     receipt = await log.enqueue(message("hi"))
     await log.enqueue(message("and then?"))
@@ -93,7 +93,7 @@ async def test_no_statement_of_a_turn_reads_a_table_that_grows_from_end_to_end(t
     harness = await sqlite_harness(tmp_path)
     assert isinstance(harness.database, SqliteDatabase)
     with plans(harness.database) as found:
-        await driven(harness)
+        await run_all_queries(harness)
     await harness.close()
     assert len(found) > 15
     assert reading_everything(found) == {}
@@ -102,7 +102,7 @@ async def test_no_statement_of_a_turn_reads_a_table_that_grows_from_end_to_end(t
 async def test_the_deletion_of_content_reads_only_turns_that_have_some(tmp_path: Path) -> None:
     harness = await sqlite_harness(tmp_path)
     assert isinstance(harness.database, SqliteDatabase)
-    await driven(harness)
+    await run_all_queries(harness)
     harness.time += 1
     with plans(harness.database) as found:
         assert await harness.log.delete_content(9, fetch_seconds=0.0, undelivered_seconds=0.0) == 1

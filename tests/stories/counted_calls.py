@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
-from tests.stories.installation import PROJECT, Installation, a_tool, scripted
+from tests.stories.installation import PROJECT, Installation, a_tool, scripted_server
 
 COUNT_IT = "count it"
 UNSURE = "may or may not have happened"
@@ -21,7 +21,7 @@ class CountingPlace(Installation):
 
     def __init__(self, folder: Path, model: FakeLanguageModel, *, trusted: bool = False, **environment: str) -> None:
         counts = {"do": "note", "file": str(folder / "count.txt")}
-        server = scripted(
+        server = scripted_server(
             folder,
             "test",
             a_tool("count", label="string"),
@@ -33,7 +33,7 @@ class CountingPlace(Installation):
         super().__init__(folder, {"test": server.entry}, model=model, **environment)
 
     @property
-    def counted(self) -> int:
+    def run_count(self) -> int:
         """Number of the tool's runs."""
         file = self.folder / "count.txt"
         return len(file.read_text().splitlines()) if file.exists() else 0

@@ -39,7 +39,7 @@ class DyingLog:
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method = getattr(self._log, name)
 
-        async def watched(*arguments: Any) -> Any:
+        async def call_or_die(*arguments: Any) -> Any:
             if self._when == "before" and self._due(name):
                 os.kill(os.getpid(), signal.SIGKILL)
             result = await method(*arguments)
@@ -48,7 +48,7 @@ class DyingLog:
             self._card_is_on_disk = self._card_is_on_disk or name == "append"
             return result
 
-        return watched
+        return call_or_die
 
     def _due(self, name: str) -> bool:
         # Drawings are made all the time; the one that counts shows the card.

@@ -31,9 +31,9 @@ class Company:
     @asynccontextmanager
     async def bot(self, **environment: str) -> AsyncIterator[Bot]:
         """The program from its start to its end; it holds the gateway and its commands are registered by then."""
-        before = self.discord.gateway.identified
+        before = self.discord.gateway.identify_count
         async with a_bot(self.place, **environment) as bot:
-            await self.discord.until(lambda: self.discord.gateway.identified > before, PATIENCE)
+            await self.discord.until(lambda: self.discord.gateway.identify_count > before, PATIENCE)
             await self.discord.until(lambda: self.discord.app.commands.get(""), PATIENCE)
             yield bot
 
@@ -49,19 +49,21 @@ class Company:
 
     def words(self, place: Channel, user: User | None = None) -> list[str]:
         """The bot's messages in a channel or thread, as a user reads them, buttons included."""
-        return [each.words for each in self._seen(place, user)]
+        return [each.words for each in self._visible_messages(place, user)]
 
     async def reads(self, place: Channel, *texts: str, user: User | None = None) -> Message:
         """Wait, as long as a busy machine takes, until one message of the bot has all these texts, and return it."""
 
-        def found() -> list[str]:
-            return [each.id for each in self._seen(place, user) if all(text in each.words for text in texts)]
+        def matching_ids() -> list[str]:
+            return [
+                each.id for each in self._visible_messages(place, user) if all(text in each.words for text in texts)
+            ]
 
         try:
-            await self.discord.until(found, PATIENCE)
+            await self.discord.until(matching_ids, PATIENCE)
         except TimeoutError:
             raise AssertionError(f"nobody reads {texts} among {self.words(place, user)}") from None
-        return next(message for message in self.discord.posted(place) if message.id == found()[-1])
+        return next(message for message in self.discord.bot_messages(place) if message.id == matching_ids()[-1])
 
     async def press(self, user: User, message: Message, label: str) -> None:
         """Press the button whose label begins with this text."""
@@ -73,8 +75,8 @@ class Company:
         """The labels of a message's buttons."""
         return [node.get("label", "") for node in walk(message.components) if node["type"] == BUTTON]
 
-    def _seen(self, place: Channel, user: User | None) -> list[VisibleState]:
-        mine = {message.id for message in self.discord.posted(place)}
+    def _visible_messages(self, place: Channel, user: User | None) -> list[VisibleState]:
+        mine = {message.id for message in self.discord.bot_messages(place)}
         return [each for each in self.discord.what_user_sees(user or self.priya, place) if each.id in mine]
 
 

@@ -131,10 +131,10 @@ class DiscordTeam(Team):
         return conversation(self.discord.guild.id, place.id, "")
 
     def messages(self, talk: Talk) -> list[Message]:
-        return [message for message in self.discord.posted(self._place(talk)) if not message.ephemeral_to]
+        return [message for message in self.discord.bot_messages(self._place(talk)) if not message.ephemeral_to]
 
     def messages_in(self, channel: Channel) -> list[Message]:
-        return [message for message in self.discord.posted(channel) if not message.ephemeral_to]
+        return [message for message in self.discord.bot_messages(channel) if not message.ephemeral_to]
 
     def direct(self, person: User) -> Channel:
         return self.discord.dm(person)
@@ -155,36 +155,44 @@ class DiscordTeam(Team):
     def files(self, talk: Talk) -> list[File]:
         return [(file.name, file.content) for message in self.messages(talk) for file in message.files]
 
-    def told(self, person: User) -> list[str]:
+    def private_replies(self, person: User) -> list[str]:
         here = self.alone(person)
-        return [_all_text(each) for each in (*here, *self.discord.posted(self.discord.dm(person)))]
+        return [_all_text(each) for each in (*here, *self.discord.bot_messages(self.discord.dm(person)))]
 
     def alone(self, person: User) -> list[Message]:
-        posted = [message for place in self._places() for message in self.discord.posted(place)]
+        posted = [message for place in self._places() for message in self.discord.bot_messages(place)]
         return [message for message in posted if message.ephemeral_to == person.id]
 
-    def opened(self, person: User) -> str:
+    def last_private_reply(self, person: User) -> str:
         last = [interaction for interaction in self.discord.interactions if interaction.user is person][-1:]
         return "\n".join(_all_text(message) for asked in last for message in asked.messages)
 
-    def notified(self) -> set[str]:
+    def notifying_mentions(self) -> set[str]:
         return set().union(
-            *(self.discord.called(message) for place in self._places() for message in self.discord.posted(place))
+            *(
+                self.discord.notified_ids(message)
+                for place in self._places()
+                for message in self.discord.bot_messages(place)
+            )
         )
 
-    def called(self, message: Message) -> set[str]:
-        return self.discord.called(message)
+    def notified_ids(self, message: Message) -> set[str]:
+        return self.discord.notified_ids(message)
 
-    def fetched(self) -> set[str]:
+    def fetched_addresses(self) -> set[str]:
         places = (*self._places(), self.discord.dm(self.priya))
         return set().union(
-            *(self.discord.fetched(message) for place in places for message in self.discord.posted(place))
+            *(
+                self.discord.fetched_addresses(message)
+                for place in places
+                for message in self.discord.bot_messages(place)
+            )
         )
 
     async def until(self, condition: Callable[[], object], seconds: float = PATIENCE) -> None:
         await self.discord.until(condition, seconds)
 
-    def sent(self) -> str:
+    def sent_text(self) -> str:
         return "\n".join(str(call.body) for call in self.discord.calls)
 
     notifies_always = False
@@ -198,13 +206,13 @@ class DiscordTeam(Team):
     def _posts(self) -> list[Any]:
         return self.discord.calls.of("POST /channels/{channel}/messages")
 
-    def refused(self) -> list[Any]:
-        return self.discord.calls.refused()
+    def failed_calls(self) -> list[Any]:
+        return self.discord.calls.failed_calls()
 
-    def unacknowledged(self) -> list[Any]:
+    def unacknowledged_actions(self) -> list[Any]:
         return [interaction for interaction in self.discord.interactions if interaction.answered is None]
 
-    def taken(self, talk: Talk) -> bool:
+    def is_taken(self, talk: Talk) -> bool:
         return bool(self.messages(talk))  # Discord is not told; people see it
 
     async def deliver_again(self, talk: Talk) -> None:
@@ -237,7 +245,7 @@ class DiscordTeam(Team):
 
     @property
     def connections(self) -> int:
-        return self.discord.gateway.identified
+        return self.discord.gateway.identify_count
 
     @property
     def stands_by(self) -> bool:

@@ -22,7 +22,7 @@ from tests.fakes import AUTHORITY
 from tests.fakes.llm import FakeLanguageModel
 from tests.fakes.programs import Program, python
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
-from tests.migrated import copied
+from tests.migrated import copy_template
 
 PROJECT = Path(__file__).parents[2]
 CHAT = ("bot", "chat")
@@ -74,7 +74,7 @@ class Installation:
             **environment,
         }
         if "DATABASE_URL" not in environment:
-            copied(self.data / "countersign.db")
+            copy_template(self.data / "countersign.db")
 
     def _write_config(self, servers: Mapping[str, Any] | None, policy: str) -> None:
         config = self.folder / "config"
@@ -155,7 +155,7 @@ class Installation:
         file = self.data / "notes.json"
         return [note["text"] for note in json.loads(file.read_text())["notes"]] if file.exists() else []
 
-    def written(self) -> dict[str, bytes]:
+    def folder_files(self) -> dict[str, bytes]:
         """Every file in the folder."""
         files = (file for file in self.folder.rglob("*") if file.is_file())
         return {str(file.relative_to(self.folder)): file.read_bytes() for file in files}
@@ -203,7 +203,7 @@ class ScriptedServer:
         return self.folder / f"{self.name}.pids"
 
 
-def scripted(
+def scripted_server(
     folder: Path, name: str, *tools: dict[str, Any], calls: Mapping[str, Any] | None = None, **rest: Any
 ) -> ScriptedServer:
     """A scripted server with these tools. A call says "done" unless `calls` says otherwise. `deaf` and `probe` go to

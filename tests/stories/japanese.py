@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -86,14 +86,14 @@ class JapaneseTeam(_AnyTeam):
     def buttons(self, message: Any) -> list[str]:
         return [english_labels(label)[0] for label in super().buttons(message)]
 
-    def told(self, person: Any) -> list[str]:
-        return [english(text) for text in super().told(person)]
+    def private_replies(self, person: Any) -> list[str]:
+        return [english(text) for text in super().private_replies(person)]
 
-    def sent(self) -> str:
-        return english(super().sent())
+    def sent_text(self) -> str:
+        return english(super().sent_text())
 
-    def opened(self, person: Any) -> str:
-        return english(super().opened(person))
+    def last_private_reply(self, person: Any) -> str:
+        return english(super().last_private_reply(person))
 
 
 def japanese(label: str) -> str:
@@ -106,7 +106,7 @@ def japanese(label: str) -> str:
 def english_labels(label: str) -> tuple[str, ...]:
     """Return the labels of which this one is the translation, capitals and short ones first; a name stays."""
     labels = [
-        _filled(text, found)
+        _filled_message(text, found)
         for literal, pattern, texts in _patterns()
         if literal in label and (found := pattern.fullmatch(label)) is not None
         for text in texts
@@ -121,11 +121,15 @@ def english(text: str) -> str:
     """
     for literal, pattern, texts in _patterns():
         if literal in text and len(_NOT_ASCII.findall(literal)) > 1:
-            text = pattern.sub(lambda found, texts=texts: " / ".join(_filled(each, found) for each in texts), text)  # type: ignore[misc]
+            text = pattern.sub(partial(_all_filled, texts), text)
     return text.replace("。", ".")
 
 
-def _filled(message: str, found: re.Match[str]) -> str:
+def _all_filled(messages: tuple[str, ...], found: re.Match[str]) -> str:
+    return " / ".join(_filled_message(message, found) for message in messages)
+
+
+def _filled_message(message: str, found: re.Match[str]) -> str:
     values = {name: english(value) if _NOT_ASCII.search(value) else value for name, value in found.groupdict().items()}
     return message.format(**values) if values else message
 

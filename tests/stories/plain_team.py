@@ -133,41 +133,41 @@ class PlainTeam(Team):
     def files(self, talk: Talk) -> list[File]:
         return [file for message in self.messages(talk) for file in message.files]
 
-    def told(self, person: User) -> list[str]:
-        return [message.text for message in (*self.alone(person), *self.plain.posted(self.plain.dm(person)))]
+    def private_replies(self, person: User) -> list[str]:
+        return [message.text for message in (*self.alone(person), *self.plain.bot_messages(self.plain.dm(person)))]
 
     def alone(self, person: User) -> list[Message]:
         return [message for message in self.plain.messages.values() if message.only_for == person.id]
 
-    def opened(self, person: User) -> str:
+    def last_private_reply(self, person: User) -> str:
         return "\n".join(message.text for message in self.alone(person)[-1:])
 
-    def notified(self) -> set[str]:
-        return set().union(*(self.called(message) for message in self.plain.posted(self.channel)))
+    def notifying_mentions(self) -> set[str]:
+        return set().union(*(self.notified_ids(message) for message in self.plain.bot_messages(self.channel)))
 
-    def called(self, message: Message) -> set[str]:
+    def notified_ids(self, message: Message) -> set[str]:
         groups = set(re.findall(r"@<&([\w-]+)>", message.text))
         return groups | {user.id for user in self.plain.users.values() if user.mention in message.text}
 
-    def fetched(self) -> set[str]:
+    def fetched_addresses(self) -> set[str]:
         return set()
 
     async def until(self, condition: Callable[[], object], seconds: float = PATIENCE) -> None:
         await self.plain.until(condition, seconds)
 
-    def sent(self) -> str:
+    def sent_text(self) -> str:
         return "\n".join(str(call.body) for call in self.plain.calls)
 
     def posts(self) -> int:
         return len(self.plain.calls.of(POST))
 
-    def refused(self) -> list[Any]:
-        return self.plain.calls.refused()
+    def failed_calls(self) -> list[Any]:
+        return self.plain.calls.failed_calls()
 
-    def unacknowledged(self) -> list[Any]:
+    def unacknowledged_actions(self) -> list[Any]:
         return [event for event in self.plain.events if not event.acknowledged.is_set()]
 
-    def taken(self, talk: Talk) -> bool:
+    def is_taken(self, talk: Talk) -> bool:
         return all(event.acknowledged.is_set() for event in self.plain.events if event.message is talk.question)
 
     async def deliver_again(self, talk: Talk) -> None:
@@ -210,7 +210,7 @@ class PlainTeam(Team):
         return app.surface, app.listener(lookups)
 
     def _public(self, channel: Channel, thread: str) -> list[Message]:
-        return [message for message in self.plain.posted(channel, thread) if not message.only_for]
+        return [message for message in self.plain.bot_messages(channel, thread) if not message.only_for]
 
 
 def _thread(talk: Talk) -> str:

@@ -50,7 +50,7 @@ class SetupFolder:
         return stat.S_IMODE(self.env.stat().st_mode)
 
 
-async def refused(terminal: ProgramOnTerminal, question: str, typed: str, cause: str, fix: str) -> None:
+async def expect_refusal(terminal: ProgramOnTerminal, question: str, typed: str, cause: str, fix: str) -> None:
     """Answer a question with something that is not taken, and read why."""
     before = len(terminal.raw)
     await answers(terminal, question, typed)

@@ -30,7 +30,7 @@ class Company(SlackUsers):
         before = self.slack.sockets.ever
         async with a_bot(self.place, *arguments, **environment) as bot:
             if receiving:
-                await self.slack.sockets.opened(before + 1, seconds=PATIENCE)
+                await self.slack.sockets.wait_for_reconnect(before + 1, seconds=PATIENCE)
             else:
                 await bot.logs("running on model")
             yield bot

@@ -98,7 +98,7 @@ class SlackTeam(Team):
         await self.slack.press(person, modal, name)
 
     def screen(self, message: Message) -> Any:
-        return message.written()
+        return message.to_json()
 
     async def fill_in(self, person: User, fields: Mapping[str, str]) -> None:
         await self.until(lambda: self.slack.modals(person))
@@ -118,11 +118,15 @@ class SlackTeam(Team):
         return conversation(self.slack.workspace.team.id, self._place(talk).id, talk.question.ts)
 
     def messages(self, talk: Talk) -> list[Message]:
-        posted = self.slack.posted(self._place(talk), talk.question.ts)
+        posted = self.slack.bot_messages(self._place(talk), talk.question.ts)
         return [message for message in posted if not message.ephemeral_to]
 
     def messages_in(self, channel: Channel) -> list[Message]:
-        return [message for message in self.slack.posted(channel) if not message.ephemeral_to and not message.thread_ts]
+        return [
+            message
+            for message in self.slack.bot_messages(channel)
+            if not message.ephemeral_to and not message.thread_ts
+        ]
 
     def direct(self, person: User) -> Channel:
         return self.slack.dm(person)
@@ -131,7 +135,7 @@ class SlackTeam(Team):
         return f"slack:{self.slack.workspace.team.id}:{channel.id}"
 
     def words(self, message: Message) -> str:
-        return _said(message.blocks) if message.blocks else message.text
+        return _block_text(message.blocks) if message.blocks else message.text
 
     def buttons(self, message: Message) -> list[str]:
         return _labels(message.blocks)
@@ -139,47 +143,49 @@ class SlackTeam(Team):
     def files(self, talk: Talk) -> list[File]:
         return [(file.name, file.content) for message in self.messages(talk) for file in message.files]
 
-    def told(self, person: User) -> list[str]:
-        told = [message for message in self.slack.posted(self.channel) if message.ephemeral_to == person.id]
+    def private_replies(self, person: User) -> list[str]:
+        told = [message for message in self.slack.bot_messages(self.channel) if message.ephemeral_to == person.id]
         if person.team is self.slack.workspace.team:
-            told += self.slack.posted(self.slack.dm(person))
+            told += self.slack.bot_messages(self.slack.dm(person))
         return [each.text for each in told]
 
     def alone(self, person: User) -> list[Message]:
-        return [message for message in self.slack.posted(self.channel) if message.ephemeral_to == person.id]
+        return [message for message in self.slack.bot_messages(self.channel) if message.ephemeral_to == person.id]
 
-    def opened(self, person: User) -> str:
-        return "\n".join(_said(modal.drawn["blocks"]) for modal in self.slack.modals(person))
+    def last_private_reply(self, person: User) -> str:
+        return "\n".join(_block_text(modal.drawn["blocks"]) for modal in self.slack.modals(person))
 
-    def notified(self) -> set[str]:
-        posted = self.slack.posted(self.channel)
+    def notifying_mentions(self) -> set[str]:
+        posted = self.slack.bot_messages(self.channel)
         written = {mark for message in posted for mark in ("<!", "<@") if mark in message.text}
         return written | {kind for kind in ("broadcast", "user", "usergroup") if f"'type': '{kind}'" in _blocks(posted)}
 
-    def called(self, message: Message) -> set[str]:
-        return self.slack.called(message)
+    def notified_ids(self, message: Message) -> set[str]:
+        return self.slack.notified_ids(message)
 
-    def fetched(self) -> set[str]:
+    def fetched_addresses(self) -> set[str]:
         places = (self.channel, self.slack.dm(self.priya))
-        return set().union(*(self.slack.fetched(message) for place in places for message in self.slack.posted(place)))
+        return set().union(
+            *(self.slack.fetched_addresses(message) for place in places for message in self.slack.bot_messages(place))
+        )
 
     async def until(self, condition: Callable[[], object], seconds: float = PATIENCE) -> None:
         await self.slack.until(condition, seconds)
 
-    def sent(self) -> str:
+    def sent_text(self) -> str:
         return "\n".join(str(call.args) for call in self.slack.calls)
 
     def posts(self) -> int:
         return len(self.slack.calls.of("chat.postMessage", "chat.startStream", "chat.postEphemeral"))
 
-    def refused(self) -> list[Any]:
-        return self.slack.calls.refused()
+    def failed_calls(self) -> list[Any]:
+        return self.slack.calls.failed_calls()
 
-    def unacknowledged(self) -> list[Any]:
-        return [each for each in self.slack.sent if not each.acknowledged or len(each.attempts) > 1]
+    def unacknowledged_actions(self) -> list[Any]:
+        return [each for each in self.slack.sent_deliveries if not each.is_acknowledged or len(each.attempts) > 1]
 
-    def taken(self, talk: Talk) -> bool:
-        return any(delivery.acknowledged for delivery in self._deliveries(talk))
+    def is_taken(self, talk: Talk) -> bool:
+        return any(delivery.is_acknowledged for delivery in self._deliveries(talk))
 
     async def deliver_again(self, talk: Talk) -> None:
         self.slack.clock.advance(61)  # what was not acknowledged comes again
@@ -237,7 +243,7 @@ class SlackTeam(Team):
         return self.slack.workspace.channel(talk.question.channel)
 
     def _deliveries(self, talk: Talk) -> list[Delivery]:
-        return [each for each in self.slack.sent if each.event.get("ts") == talk.question.ts]
+        return [each for each in self.slack.sent_deliveries if each.event.get("ts") == talk.question.ts]
 
     def _in_channel(self, user: User) -> User:
         self.channel.members.append(user.id)
@@ -263,16 +269,16 @@ def _labels(blocks: list[Any]) -> list[str]:
     return [element["text"]["text"] for element in elements if element["type"] == "button"]
 
 
-def _said(part: Any) -> str:
+def _block_text(part: Any) -> str:
     match part:
         case {"type": "divider"}:
             return ""
         case {"text": str(text)}:
             return text
         case dict():
-            return " ".join(_said(each) for each in part.values() if isinstance(each, (dict, list)))
+            return " ".join(_block_text(each) for each in part.values() if isinstance(each, (dict, list)))
         case list():
-            return "\n".join(_said(each) for each in part)
+            return "\n".join(_block_text(each) for each in part)
         case _:
             return ""
 

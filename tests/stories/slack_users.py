@@ -20,7 +20,7 @@ class SlackUsers:
         """Let Priya, or another user, mention the bot in #incidents."""
         return self.slack.say(user or self.priya, self.incidents, f"{self.slack.bot.mention} {text}", thread_ts=thread)
 
-    def said(self, thread: str, channel: Channel | None = None) -> list[str]:
+    def public_texts(self, thread: str, channel: Channel | None = None) -> list[str]:
         """The bot's public messages in a thread."""
         place = channel or self.incidents
         sights = self.slack.what_user_sees(self.priya, place, thread)
@@ -29,26 +29,26 @@ class SlackUsers:
     async def reads(self, thread: str, text: str, channel: Channel | None = None, seconds: float = 60.0) -> Message:
         """Wait until a message of the bot in a thread has this text, and return it."""
 
-        def found() -> list[Message]:
-            posted = [m for m in self.slack.posted(channel or self.incidents, thread) if not m.ephemeral_to]
+        def matching_messages() -> list[Message]:
+            posted = [m for m in self.slack.bot_messages(channel or self.incidents, thread) if not m.ephemeral_to]
             return [message for message in posted if text in f"{message.text} {message.blocks}"]
 
-        await self.slack.until(found, seconds)
-        return found()[-1]
+        await self.slack.until(matching_messages, seconds)
+        return matching_messages()[-1]
 
     def whispers(self, user: User) -> list[str]:
         """Private replies to this user in #incidents, as plain text."""
-        return [each.text for each in self._whispered(user)]
+        return [each.text for each in self._private_messages(user)]
 
     async def hears(self, user: User, *texts: str, seconds: float = 60.0) -> Message:
         """Wait until this person alone is shown all of this at once in #incidents; the message that says it."""
 
-        def found() -> list[Message]:
-            shown = [(each, f"{each.text} {each.blocks}") for each in self._whispered(user)]
+        def matching_messages() -> list[Message]:
+            shown = [(each, f"{each.text} {each.blocks}") for each in self._private_messages(user)]
             return [message for message, words in shown if all(text in words for text in texts)]
 
-        await self.slack.until(found, seconds)
-        return found()[-1]
+        await self.slack.until(matching_messages, seconds)
+        return matching_messages()[-1]
 
-    def _whispered(self, user: User) -> list[Message]:
-        return [message for message in self.slack.posted(self.incidents) if message.ephemeral_to == user.id]
+    def _private_messages(self, user: User) -> list[Message]:
+        return [message for message in self.slack.bot_messages(self.incidents) if message.ephemeral_to == user.id]

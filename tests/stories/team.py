@@ -138,7 +138,7 @@ class Team(ABC):
                 log, Surfaces([surface] if drawing else []), self.book, LocaleResolver(), pause=self.pause
             )
             tasks = [asyncio.create_task(engine.run()), asyncio.create_task(notices.run())]
-            stack.push_async_callback(_ended, tasks)
+            stack.push_async_callback(_cancel_tasks, tasks)
             if receiving:
                 before = self.connections
                 tasks.append(listening := asyncio.create_task(listener.run(engine, self.commands)))
@@ -318,7 +318,7 @@ class Team(ABC):
         """The files that the bot has shared where the answer is."""
 
     @abstractmethod
-    def told(self, person: Any) -> list[str]:
+    def private_replies(self, person: Any) -> list[str]:
         """Private replies to this user."""
 
     @abstractmethod
@@ -326,19 +326,19 @@ class Team(ABC):
         """The messages of the bot in the channel that only this person sees, oldest first."""
 
     @abstractmethod
-    def opened(self, person: Any) -> str:
+    def last_private_reply(self, person: Any) -> str:
         """The private reply to this user's last click."""
 
     @abstractmethod
-    def notified(self) -> set[str]:
+    def notifying_mentions(self) -> set[str]:
         """Return every mention in messages of the bot that notified a user or could have, as the platform writes it."""
 
     @abstractmethod
-    def called(self, message: Any) -> set[str]:
+    def notified_ids(self, message: Any) -> set[str]:
         """Return the ids of the users whom a message notifies."""
 
     @abstractmethod
-    def fetched(self) -> set[str]:
+    def fetched_addresses(self) -> set[str]:
         """Every address that something of the bot's makes the platform ask for."""
 
     @abstractmethod
@@ -348,7 +348,7 @@ class Team(ABC):
     # What the platform sees of the bot, and does to it
 
     @abstractmethod
-    def sent(self) -> str:
+    def sent_text(self) -> str:
         """Everything that the bot has ever sent to the platform."""
 
     notifies_always = True
@@ -363,15 +363,15 @@ class Team(ABC):
         return self.posts()
 
     @abstractmethod
-    def refused(self) -> list[Any]:
+    def failed_calls(self) -> list[Any]:
         """The bot's requests that the platform has rejected."""
 
     @abstractmethod
-    def unacknowledged(self) -> list[Any]:
+    def unacknowledged_actions(self) -> list[Any]:
         """Actions of users that the bot has not acknowledged at the first attempt, where the platform expects it."""
 
     @abstractmethod
-    def taken(self, talk: Talk) -> bool:
+    def is_taken(self, talk: Talk) -> bool:
         """True if the message is not sent again: from here on it is the bot's to answer."""
 
     @abstractmethod
@@ -405,33 +405,33 @@ class Team(ABC):
     def close_channel(self, channel: Any) -> None:
         """Close a channel for every user."""
 
-    def shown(self, talk: Talk) -> str:
+    def visible_text(self, talk: Talk) -> str:
         """Everything that can be read of the bot where the answer is."""
         return "\n".join(self.words(message) for message in self.messages(talk))
 
     async def reads(self, talk: Talk, text: str, seconds: float = PATIENCE) -> Any:
         """Wait until a message of the bot has this text, and return it."""
 
-        def found() -> list[Any]:
+        def matching_messages() -> list[Any]:
             return [message for message in self.messages(talk) if text in self.words(message)]
 
-        await self.until(found, seconds)
-        return found()[-1]
+        await self.until(matching_messages, seconds)
+        return matching_messages()[-1]
 
     async def hears(self, person: Any, text: str, seconds: float = PATIENCE) -> None:
         """Wait until this person alone is told something."""
-        await self.until(lambda: any(text in each for each in self.told(person)), seconds)
+        await self.until(lambda: any(text in each for each in self.private_replies(person)), seconds)
 
     async def sees(self, person: Any, label: str, seconds: float = PATIENCE) -> Any:
         """Wait until this person alone sees a button whose label begins with this text, and return the last message
         with one.
         """
 
-        def found() -> list[Any]:
+        def matching_messages() -> list[Any]:
             return [each for each in self.alone(person) if any(name.startswith(label) for name in self.buttons(each))]
 
-        await self.until(found, seconds)
-        return found()[-1]
+        await self.until(matching_messages, seconds)
+        return matching_messages()[-1]
 
     def label(self, english: str) -> str:
         """The label of a button as the platform has it."""
@@ -444,24 +444,24 @@ class Team(ABC):
     async def card_in(self, channel: Any) -> Any:
         """Wait until there is a card to sign in another channel; its message."""
 
-        def found() -> list[Any]:
+        def matching_messages() -> list[Any]:
             return [each for each in self.messages_in(channel) if "Approve" in str(self.buttons(each))]
 
-        await self.until(found)
-        return found()[-1]
+        await self.until(matching_messages)
+        return matching_messages()[-1]
 
     async def offers(self, talk: Talk, label: str) -> Any:
         """Wait until there is a button whose label begins with this text, and return the last message with one."""
 
-        def found() -> list[Any]:
+        def matching_messages() -> list[Any]:
             return [
                 message
                 for message in self.messages(talk)
                 if any(name.startswith(label) for name in self.buttons(message))
             ]
 
-        await self.until(found)
-        return found()[-1]
+        await self.until(matching_messages)
+        return matching_messages()[-1]
 
     async def settles(self, message: Any) -> None:
         """Wait until there is nothing left to press below a message."""
@@ -530,7 +530,7 @@ class Team(ABC):
         return Policies(servers=short, rules=self.rules, self_approval=self.self_approval)
 
 
-async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+async def _cancel_tasks(tasks: list[asyncio.Task[None]]) -> None:
     for task in reversed(tasks):
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -50,7 +50,7 @@ async def test_a_program_that_the_operator_does_not_allow_is_neither_started_nor
         await program.shows(QUESTION)
         assert "command: npx -y @modelcontextprotocol/server-filesystem@2026.8.31 /srv" in program.text
         program.press(keys)
-        assert await program.ended() == code
+        assert await program.wait_for_exit() == code
     assert runners.starts("npx") == []
     assert not (place.folder / "config/allowed_commands.txt").exists()
     assert "No servers yet." in place.countersign("servers", "list").out
@@ -62,7 +62,7 @@ async def test_the_operator_is_asked_once_and_a_turn_calls_the_added_server(
     async with at_terminal(place, *ADDING) as program:
         await program.shows(QUESTION)
         program.type("y")
-        assert await program.ended() == 0
+        assert await program.wait_for_exit() == 0
         await program.shows("`files` is added", "1 tool")
     assert runners.starts("npx")[0] == "-y @modelcontextprotocol/server-filesystem@2026.8.31 /srv"
     said = place.chat("-m", "look", "--approve", "all")
@@ -124,7 +124,7 @@ async def test_a_file_is_imported_after_its_preview_with_the_secrets_typed_unsee
         assert "env:DESK_KEY is to be entered: Key of the desk" in program.text
         assert f"FILES_KEY={SECRET}" in program.text
         program.type("n")
-        assert await program.ended() == 1
+        assert await program.wait_for_exit() == 1
     assert "No servers yet." in place.countersign("servers", "list").out
     async with at_terminal(place, *line) as program:
         await program.shows("Add 2 servers and allow npx on this machine? [y/N]")
@@ -133,14 +133,14 @@ async def test_a_file_is_imported_after_its_preview_with_the_secrets_typed_unsee
         program.type("y")
         await program.shows("Secret:")
         program.type(TYPED)
-        assert await program.ended() == 0
+        assert await program.wait_for_exit() == 0
         assert TYPED not in program.text
     assert runners.starts("npx") == ["-y files@1.0.0"]
     assert runners.variable("FILES_KEY") == SECRET
     verified = place.countersign("servers", "verify", "desk")
     assert verified.code == 0, verified.err
     assert (runners.variable("DESK_KEY"), runners.variable("LOG_LEVEL")) == (TYPED, "debug")
-    for name, content in place.written().items():
+    for name, content in place.folder_files().items():
         if name.startswith("data/"):
             assert SECRET.encode() not in content
             assert TYPED.encode() not in content

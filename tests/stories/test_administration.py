@@ -40,7 +40,7 @@ async def endpoint() -> AsyncIterator[FakeEndpoint]:
         yield endpoint
 
 
-def seen(endpoint: FakeEndpoint, method: str) -> list[str]:
+def sent_keys(endpoint: FakeEndpoint, method: str) -> list[str]:
     """The keys that came along with requests of a kind."""
     return [headers.get("authorization", "") for headers, message in endpoint.seen if message.get("method") == method]
 
@@ -65,7 +65,7 @@ async def test_a_server_with_a_secret_is_added_used_and_switched_off_and_its_sec
         await terminal.asks(LOOK_UP)
         await card(terminal, "lookup")
         await terminal.presses("y", "It said: ticket 7 is open.")
-        assert seen(endpoint, "tools/call") == [f"Bearer {SECRET}"]
+        assert sent_keys(endpoint, "tools/call") == [f"Bearer {SECRET}"]
 
         await terminal.asks("/mcp disable tickets", "/mcp enable tickets")
         asked = len(model.requests)
@@ -81,7 +81,7 @@ async def test_a_server_with_a_secret_is_added_used_and_switched_off_and_its_sec
         await terminal.until(lambda: terminal.text.count("It said: ticket 7 is open.") == 2, "another answer")
         assert await terminal.leaves() == 0
         assert SECRET not in terminal.text
-    for name, content in place.written().items():
+    for name, content in place.folder_files().items():
         assert SECRET.encode() not in content, name
     assert not any(SECRET in str(request.body) for request in model.requests)
 
@@ -95,7 +95,7 @@ async def test_a_token_that_is_typed_where_none_belongs_is_refused_and_kept_nowh
         await terminal.asks(f"/mcp add tickets --url https://tickets.example/mcp --header Authorization={token}")
         await terminal.shows("That looks like a token. It was not saved.")
         assert await terminal.leaves() == 0
-    for name, content in place.written().items():
+    for name, content in place.folder_files().items():
         assert token.encode() not in content, name
 
 
@@ -119,11 +119,11 @@ async def test_a_server_that_a_shell_adds_is_used_by_the_running_bot(
         await terminal.asks("/mcp list", "tickets")
         await terminal.asks(LOOK_UP, "It said: ticket 7 is open.")
         assert await terminal.leaves() == 0
-    assert set(seen(endpoint, "tools/call")) == {f"Bearer {SECRET}"}
+    assert set(sent_keys(endpoint, "tools/call")) == {f"Bearer {SECRET}"}
     removed = place.countersign("servers", "remove", "tickets", "--confirm", "tickets")
     assert removed.code == 0, removed.err
     assert place.countersign("servers", "show", "tickets").code == 1
-    for name, content in place.written().items():
+    for name, content in place.folder_files().items():
         assert SECRET.encode() not in content, name
 
 

@@ -46,7 +46,7 @@ async def test_agents_are_completed_listed_asked_and_kept_until_another_is_named
         await terminal.asks("as default who are you?", "nobody: who are you?")
         await terminal.presses("/ask su\t", "/ask support")
         terminal.press("\x15\x04")
-        assert await terminal.ended() == 0
+        assert await terminal.wait_for_exit() == 0
 
 
 def test_a_script_names_an_agent_in_the_line_or_as_an_option(tmp_path: Path, model: FakeLanguageModel) -> None:

@@ -115,7 +115,7 @@ async def test_after_a_storm_of_decisions_and_deaths_the_audit_says_exactly_what
     happened = Counter(line.split()[1] for line in (tmp_path / "effects").read_text().splitlines())
     assert set(happened.values()) == {1}, "something was done twice"
 
-    decided = _decided(rows)
+    decided = _verdicts_by_approval(rows)
     assert len(decided) == CONVERSATIONS * CALLS
     told = dict(line.split() for line in (tmp_path / "decisions").read_text().splitlines())
     assert told.items() <= decided.items()
@@ -131,7 +131,7 @@ async def test_after_a_storm_of_decisions_and_deaths_the_audit_says_exactly_what
     assert certain, "nothing has happened"
 
 
-def _decided(rows: list[AuditEntry]) -> dict[str, str]:
+def _verdicts_by_approval(rows: list[AuditEntry]) -> dict[str, str]:
     """The verdict on every approval, which must be one."""
     verdicts: dict[str, str] = {}
     for row in rows:

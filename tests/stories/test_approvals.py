@@ -44,7 +44,7 @@ async def test_a_note_is_saved_once_after_y_and_not_before(tmp_path: Path) -> No
         await terminal.prompts()
         assert terminal.text.count("Add a note “buy milk” (notes)?") == 1
         terminal.type("/quit")
-        assert await terminal.ended() == 0
+        assert await terminal.wait_for_exit() == 0
     assert place.notes == ["buy milk"]
 
 

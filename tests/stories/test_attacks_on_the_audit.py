@@ -64,7 +64,7 @@ class Crime:
                 connection.execute(statement)
 
     @contextmanager
-    def opened(self) -> Iterator[Any]:
+    def open_without_triggers(self) -> Iterator[Any]:
         """The database without the triggers, which are put back: the attacker leaves no trace of that kind."""
         with self.database() as connection:
             if isinstance(connection, sqlite3.Connection):
@@ -93,7 +93,7 @@ class Crime:
             row["hash"] = previous = row_hash(row)
             if sign is not None:
                 row["mac"] = sign(row)
-        with self.opened() as connection:
+        with self.open_without_triggers() as connection:
             mark = "?" if isinstance(connection, sqlite3.Connection) else "%s"
             connection.execute("delete from audit")
             for row in rows:
@@ -156,16 +156,16 @@ def crime(request: pytest.FixtureRequest, scene: Scene) -> Crime:
 
 
 def _cut_the_tail(crime: Crime) -> None:
-    with crime.opened() as connection:
+    with crime.open_without_triggers() as connection:
         connection.execute("delete from audit where seq > 4")
 
 
 def _delete_everything(crime: Crime) -> None:
-    with crime.opened() as connection:
+    with crime.open_without_triggers() as connection:
         connection.execute("delete from audit")
 
 
-def _rewritten(crime: Crime) -> list[Row]:
+def _rewritten_rows(crime: Crime) -> list[Row]:
     rows = crime.rows()
     decided = next(row for row in rows if row["kind"] == "decided")
     decided["actor"] = "console:somebody-else"
@@ -173,16 +173,16 @@ def _rewritten(crime: Crime) -> list[Row]:
 
 
 def _rewrite_and_rehash(crime: Crime) -> None:
-    crime.replace(_rewritten(crime))
+    crime.replace(_rewritten_rows(crime))
 
 
 def _rewrite_and_take_the_macs_away(crime: Crime) -> None:
-    crime.replace(_rewritten(crime), lambda _row: "")
+    crime.replace(_rewritten_rows(crime), lambda _row: "")
 
 
 def _rewrite_and_sign_with_another_key(crime: Crime) -> None:
     keys = AuditKeys(lambda: (b"k" * 32,))
-    crime.replace(_rewritten(crime), lambda row: keys.sign_row(row["hash"]))
+    crime.replace(_rewritten_rows(crime), lambda row: keys.sign_row(row["hash"]))
 
 
 def _swap_two_rows(crime: Crime) -> None:
@@ -382,7 +382,7 @@ def test_a_key_is_rotated_without_a_gap_and_an_old_one_is_let_go_after_a_seal(on
 
 
 def test_a_seal_vouches_for_no_row_that_was_changed(on_sqlite: Crime) -> None:
-    with on_sqlite.opened() as connection:
+    with on_sqlite.open_without_triggers() as connection:
         connection.execute("update audit set actor = 'console:boss' where seq = 2")
     sealed = on_sqlite.countersign("audit", "seal", "--reason", "all is well")
     assert sealed.code == 1

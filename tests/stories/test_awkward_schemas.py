@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.llm import Api, Call, FakeLanguageModel, Reply, Request, Say, Status
 from tests.fakes.llm_openai import refused_parameters
-from tests.stories.installation import Installation, a_tool, scripted
+from tests.stories.installation import Installation, a_tool, scripted_server
 
 SEARCH = {
     "name": "search",
@@ -45,7 +45,7 @@ class Particular:
 
 @pytest.mark.parametrize("api", ["openai", "anthropic"])
 async def test_an_awkward_tool_works_and_an_impossible_one_is_left_out(tmp_path: Path, api: Api) -> None:
-    shop = scripted(tmp_path, "shop", SEARCH, a_tool("odd", item="string"))
+    shop = scripted_server(tmp_path, "shop", SEARCH, a_tool("odd", item="string"))
     service = Particular(Say(calls=(Call("shop__search", {"$filter": "open"}),)), Say("Two orders are open."))
     with FakeLanguageModel(api, rule=service) as model:
         place = Installation(tmp_path, {"shop": shop.entry}, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW")

@@ -180,7 +180,7 @@ async def test_kill_9_of_one_program_harms_no_other_and_its_question_is_answered
             await window.asks("of the window")
             await asyncio.wrap_future(gates["of the window"].reached)
             window.signal(signal.SIGKILL)
-            await window.ended()
+            await window.wait_for_exit()
             async with place.terminal() as next_window:  # while the others go on
                 await next_window.shows("Continuing", "The answer to of the window.")
                 gates["of the script"].open()
@@ -204,7 +204,7 @@ async def test_a_question_that_a_killed_window_left_in_another_conversation_is_a
             await asyncio.wrap_future(gate.reached)
             assert (await ran(place, "chat", "-m", "hello")).out == "Hello.\n"
             window.signal(signal.SIGKILL)
-            await window.ended()
+            await window.wait_for_exit()
         async with place.terminal("--new") as window:
             await window.shows("While you were away (conversation", "a long question", "The late answer.")
             await leave(window)
@@ -219,7 +219,7 @@ async def test_a_window_goes_on_with_the_last_conversation_of_a_window_not_of_a_
         await card(window, "of the window")
         assert "Continuing" not in window.text
         window.signal(signal.SIGKILL)
-        await window.ended()
+        await window.wait_for_exit()
     assert (await ran(place, "chat", "-m", "of a script")).code == 0
     assert (await ran(place, "chat", typed="of a pipe\n/new\nof a pipe, too\n")).code == 0
     assert (await ran(place, "chat", "--json", "-m", "for a program")).code == 0
@@ -241,7 +241,7 @@ async def test_a_window_names_the_conversation_in_which_a_call_waits(tmp_path: P
             assert "waits for you" not in other.text
             await leave(other)
         window.signal(signal.SIGKILL)
-        await window.ended()
+        await window.wait_for_exit()
     async with place.terminal("--new") as window:
         await window.shows("1 call waits for you in shopping: /approvals")
         approval_id = (await ran(place, "chat", "-m", "/approvals")).out.splitlines()[-1].split()[0]

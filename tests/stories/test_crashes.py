@@ -59,7 +59,7 @@ def test_an_unsafe_call_is_never_made_twice_and_the_answer_arrives(
         place.die(boundary, "c1")
         seen = come_back(place)
         asked = [request for request in model.requests if "and now?" not in str(request.messages)]
-    assert place.counted == calls
+    assert place.run_count == calls
     assert len(asked) == questions
     unsure = boundary in ("after:start_call", "before:finish_call")
     assert (UNSURE in seen) == unsure, seen
@@ -81,6 +81,6 @@ def test_a_safe_call_in_flight_is_made_again_and_a_finished_one_is_not(
         place = CountingPlace(tmp_path, model, trusted=True)
         place.die(boundary, "c1")
         seen = come_back(place)
-    assert place.counted == calls
+    assert place.run_count == calls
     assert "It said: recorded once." in seen
     assert UNSURE not in seen

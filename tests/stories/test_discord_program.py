@@ -111,13 +111,13 @@ async def test_a_question_is_answered_and_a_change_waits_for_an_approver(
         discord.say(sam, thread, f"{discord.bot.mention} mcp list")
         await company.reads(discord.dm(sam), "notes", "weather", user=sam)
 
-        assert not discord.calls.refused()
-        assert discord.gateway.identified == 1
+        assert not discord.calls.failed_calls()
+        assert discord.gateway.identify_count == 1
         assert await bot.leaves() == 0
         assert "ERROR" not in bot.log
         assert "Traceback" not in bot.log
         for secret in (discord.token, KEY):
-            assert not [name for name, content in company.place.written().items() if secret.encode() in content]
+            assert not [name for name, content in company.place.folder_files().items() if secret.encode() in content]
 
 
 async def test_a_server_that_an_admin_adds_in_a_modal_is_used_by_the_next_question(
@@ -140,7 +140,7 @@ async def test_a_server_that_an_admin_adds_in_a_modal_is_used_by_the_next_questi
 
             thread = await company.thread(company.ask(LOOK_UP))
             await company.reads(thread, "It said: ticket 7 is open.", FINAL)
-            assert not discord.calls.refused()
+            assert not discord.calls.failed_calls()
             assert "Traceback" not in bot.log
 
 
@@ -159,15 +159,15 @@ async def test_when_the_receiving_process_is_killed_another_goes_on_and_answers_
             await company.reads(private, "You said: hello.", FINAL)
             thinking = await company.thread(company.ask(THINK))
             await asyncio.wrap_future(clerk.gate.reached)
-            assert discord.gateway.identified == 1
+            assert discord.gateway.identify_count == 1
 
             await first.dies()
-            await discord.gateway.disconnected()
+            await discord.gateway.wait_for_disconnect()
             discord.say(priya, private, "are you there?")
             discord.say(priya, signing, "and the time?")
             clerk.gate.open()
             await second.logs("the process with the lease on receiving from Discord has ended .*, this one takes over")
-            await discord.until(lambda: discord.gateway.identified == 2, 30)
+            await discord.until(lambda: discord.gateway.identify_count == 2, 30)
             await asyncio.to_thread(end_leases, address, first.owner)
 
             await company.reads(private, "You said: are you there?.", FINAL)
@@ -183,7 +183,7 @@ async def test_when_the_receiving_process_is_killed_another_goes_on_and_answers_
                 (signing, "You said: and the time?."),
             ):
                 assert sum(answer in word for word in company.words(place)) == 1
-            assert not discord.calls.refused()
+            assert not discord.calls.failed_calls()
             assert "Traceback" not in second.log
 
 
@@ -194,7 +194,7 @@ async def test_a_process_that_follows_a_killed_one_receives_at_once(tmp_path: Pa
             discord.say(company.priya, private, "hello")
             await company.reads(private, "You said: hello.", FINAL)
             await first.dies()
-        await discord.gateway.disconnected()
+        await discord.gateway.wait_for_disconnect()
         discord.say(company.priya, private, "are you there?")
         began = time.monotonic()
         async with company.bot() as second:
@@ -219,7 +219,7 @@ async def test_remarks_of_colleagues_stay_unanswered_after_a_kill_and_after_a_lo
             discord.say(sam, thread, "I had that, too")
             if is_killed:
                 await first.dies()
-                await discord.gateway.disconnected()
+                await discord.gateway.wait_for_disconnect()
             else:
                 discord.gateway.refuses = True
                 await discord.gateway.drop()
@@ -259,21 +259,22 @@ async def test_processes_share_the_shards_of_a_large_bot_and_one_that_is_killed_
                 asked = discord.say(priya, channel, f"{discord.bot.mention} {text} {number}")
                 await company.reads(await company.thread(asked), f"You said: {text} {number}.", FINAL)
 
-        def connected() -> list[tuple[int, int]]:
+        def connected_shards() -> list[tuple[int, int]]:
             return sorted(session.shard for session in discord.gateway.live)
 
         everything = [(number, shards) for number in range(shards)]
         async with company.bot() as first, a_bot(company.place) as second:
             await discord.until(
-                lambda: connected() == everything and second.log.count("receiving from Discord as") == 2, PATIENCE
+                lambda: connected_shards() == everything and second.log.count("receiving from Discord as") == 2,
+                PATIENCE,
             )
             await all_answered("why")
 
             await first.dies()
-            await discord.until(lambda: len(connected()) == 2)
-            await discord.until(lambda: connected() == everything, PATIENCE)
+            await discord.until(lambda: len(connected_shards()) == 2)
+            await discord.until(lambda: connected_shards() == everything, PATIENCE)
             await all_answered("and since when")
-            assert not discord.calls.refused()
+            assert not discord.calls.failed_calls()
             assert "Traceback" not in second.log
 
 
@@ -310,4 +311,4 @@ async def test_the_doctor_says_what_discord_lets_the_bot_do_and_what_is_missing(
         assert unknown.code == 1
         assert "✗ discord · token  " in unknown.out
         assert not any(secret in found.out + lacking.out + unknown.out for secret in (wrong, discord.token))
-        assert discord.gateway.identified == 0
+        assert discord.gateway.identify_count == 0

@@ -103,14 +103,14 @@ async def test_a_question_of_an_older_server_ends_with_the_process(tmp_path: Pat
         async with place.terminal() as terminal:
             await terminal.asks("book a seat", *ASKED, KEYS)
             terminal.press("\x04")
-            await terminal.ended()
+            await terminal.wait_for_exit()
         async with place.terminal() as terminal:
             await terminal.shows("▌ Withdrawn: the server needs no answer any more", "may or may not have happened")
             assert KEYS not in terminal.text
 
 
 def test_a_pipe_answers_with_the_line_behind_the_question(tmp_path: Path, model: FakeLanguageModel) -> None:
-    async def piped() -> None:
+    async def run_pipe() -> None:
         async with travel(tmp_path, model, "modern") as place:
             typed = "book a seat\nanswer seats=4 'note=by the window'\n"
             ended = await asyncio.to_thread(lambda: place.chat(typed=typed))
@@ -122,7 +122,7 @@ def test_a_pipe_answers_with_the_line_behind_the_question(tmp_path: Path, model:
             assert settled["data"]["action"] == "cancel"
             assert alone.events[-1]["data"]["text"] == "It said: Nothing was booked: cancel."
 
-    asyncio.run(piped())
+    asyncio.run(run_pipe())
 
 
 async def test_over_http_the_token_that_asked_answers_and_no_other(tmp_path: Path, model: FakeLanguageModel) -> None:

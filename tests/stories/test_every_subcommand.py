@@ -19,7 +19,7 @@ from tests.admin.servers import CommandHarness
 from tests.fakes.llm import FakeLanguageModel, Reply, Request, Say
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, result
 from tests.fakes.terminal import ProgramOnTerminal
-from tests.platforms.console.terminal import echoed
+from tests.platforms.console.terminal import prompt_line
 from tests.stories.installation import Installation
 from tests.stories.test_approvals import KEYS
 
@@ -58,7 +58,7 @@ class Typed:
     who: RequiredRole = RequiredRole.ADMINS
 
 
-def typed(line: str, *sees: str, **more: object) -> Typed:
+def typed_line(line: str, *sees: str, **more: object) -> Typed:
     return Typed(line, sees, **more)  # type: ignore[arg-type]
 
 
@@ -130,19 +130,19 @@ PROFILING = (
 HIDDEN = (Fill("Secret", SECOND, hidden=True),)
 
 BEFORE = (
-    typed("/mcp list", "No servers yet. Try /mcp add", who=RequiredRole.EVERYONE),
-    typed("/mcp reload", "says what runs already"),
-    typed("/mcp add", "ticket-desk is added.", "✓ 12 tools", fills=ADDING, audit=("added server",)),
+    typed_line("/mcp list", "No servers yet. Try /mcp add", who=RequiredRole.EVERYONE),
+    typed_line("/mcp reload", "says what runs already"),
+    typed_line("/mcp add", "ticket-desk is added.", "✓ 12 tools", fills=ADDING, audit=("added server",)),
 )
 MIDDLE = (
     for_all("/mcp show ticket-desk", "MCP server ticket-desk", "12 (12 may read or write: unknown)", "connected"),
     for_all("/mcp tools ticket-desk", "Tools · 12", "ticket-desk__look_10", "▶ /mcp tools ticket-desk --page 2"),
     for_all("/mcp tools ticket-desk --page 2", "ticket-desk__look_12", "◀ /mcp tools ticket-desk --page 1"),
     for_all("/mcp help", "what there is", "list, show, tools"),
-    typed(
+    typed_line(
         "/mcp help policy set", "usage", "/mcp policy set NAME [TOOL] ask|allow|deny|auto", who=RequiredRole.EVERYONE
     ),
-    typed(
+    typed_line(
         "/mcp edit ticket-desk",
         "ticket-desk is changed.",
         "nothing → Where tickets are",
@@ -151,12 +151,12 @@ MIDDLE = (
         fills=EDITING,
         audit=("changed server",),
     ),
-    typed(f"/mcp edit ticket-desk --title {TOKEN}", "That looks like a token. It was not saved."),
-    typed(
+    typed_line(f"/mcp edit ticket-desk --title {TOKEN}", "That looks like a token. It was not saved."),
+    typed_line(
         "/mcp edit ticket-desk --url nowhere --auth magic",
         "--auth is one of none, header, basic, api_key, oauth, client_credentials.",
     ),
-    typed(
+    typed_line(
         "/mcp edit ticket-desk --url nowhere --tool-timeout never",
         "Nothing was changed.",
         "--url",
@@ -164,9 +164,9 @@ MIDDLE = (
         "--tool-timeout",
         "A number of seconds",
     ),
-    typed("/mcp verify ticket-desk", "ticket-desk is verified.", "✓ tools"),
-    typed("/mcp doctor ticket-desk", "Nothing is wrong with ticket-desk."),
-    typed("/mcp sync ticket-desk", "ticket-desk is synced: 12 tools", "1 resource, 1 prompt."),
+    typed_line("/mcp verify ticket-desk", "ticket-desk is verified.", "✓ tools"),
+    typed_line("/mcp doctor ticket-desk", "Nothing is wrong with ticket-desk."),
+    typed_line("/mcp sync ticket-desk", "ticket-desk is synced: 12 tools", "1 resource, 1 prompt."),
     for_all("/mcp resource list ticket-desk", "Resources · 1", "desk://hours", "Ask about hours"),
     for_all("/mcp resource list hours", "Resources · 1", "desk://hours"),
     for_all("/mcp resource show nowhere desk://hours", "MCP server nowhere not found."),
@@ -174,92 +174,96 @@ MIDDLE = (
     for_all("/mcp prompt list ticket-desk", "Prompts · 1", "[topic]", "Ask: letter"),
     for_all("/mcp prompt show ticket-desk leter", "has no prompt of that name. Did you mean letter?"),
     for_all("/mcp prompt ask ticket-desk leter", "has no prompt of that name. Did you mean letter?"),
-    typed(
+    typed_line(
         "/mcp review show ticket-desk",
         "Every tool of ticket-desk has its accepted definition",
         "No tool waits for a review.",
     ),
-    typed(
+    typed_line(
         "/mcp review approve ticket-desk look_01",
         "This tool of ticket-desk has its accepted definition",
         "No tool waits for a review.",
     ),
-    typed("/mcp run ticket-desk look_01 label=x", "✓ ticket-desk.look_01", "ticket 7 is open", signed=True),
-    typed("/mcp run ticket-desk lok_01", "has no tool of that name. Did you mean look_01?"),
-    typed("/mcp log ticket-desk", "Calls · 1", "ticket-desk.look_01", "owner"),
-    typed("/mcp stats ticket-desk", "Calls of ticket-desk · 1", "100 %"),
-    typed("/mcp catalog n8n", "This server comes with this program", "https://{host}/mcp-server/http"),
-    typed("/mcp health", "Countersign is ready", "answers"),
-    typed("/mcp policy list ticket-desk", "Policies · 16", "(all its tools)", "ask, just now by console:owner"),
-    typed(
+    typed_line("/mcp run ticket-desk look_01 label=x", "✓ ticket-desk.look_01", "ticket 7 is open", signed=True),
+    typed_line("/mcp run ticket-desk lok_01", "has no tool of that name. Did you mean look_01?"),
+    typed_line("/mcp log ticket-desk", "Calls · 1", "ticket-desk.look_01", "owner"),
+    typed_line("/mcp stats ticket-desk", "Calls of ticket-desk · 1", "100 %"),
+    typed_line("/mcp catalog n8n", "This server comes with this program", "https://{host}/mcp-server/http"),
+    typed_line("/mcp health", "Countersign is ready", "answers"),
+    typed_line("/mcp policy list ticket-desk", "Policies · 16", "(all its tools)", "ask, just now by console:owner"),
+    typed_line(
         "/mcp policy set ticket-desk look_01 deny",
         "ticket-desk, look_01: deny.",
         "→ /mcp policy clear ticket-desk look_01   Undo",
         audit=("set policy",),
     ),
-    typed("/mcp run ticket-desk look_01 label=y", "⊘ ticket-desk.look_01", "denied"),
-    typed(
+    typed_line("/mcp run ticket-desk look_01 label=y", "⊘ ticket-desk.look_01", "denied"),
+    typed_line(
         "/mcp policy clear ticket-desk look_01",
         "back to what holds without it.",
         "→ /mcp policy set ticket-desk look_01 deny   Undo",
         audit=("cleared policy",),
     ),
-    typed(
+    typed_line(
         "/mcp policy explain ticket-desk look_01",
         "ASK_USER: ticket-desk.*",
         "It is the only rule that matches this call.",
     ),
-    typed("/mcp secret set ticket-desk auth", "is set; it has 1 secret now", fills=HIDDEN, audit=("changed server",)),
-    typed(f"/mcp secret set ticket-desk auth {TOKEN}", "That looks like a token. It was not saved."),
-    typed("/mcp secret set ticket-desk auth plainly", "That is no reference, and it was not saved."),
-    typed("/mcp secret rotate ticket-desk", "is set; it has 1 secret now", fills=HIDDEN, audit=("changed server",)),
-    typed("/mcp secret clear ticket-desk auth", "is cleared; it has 0 secrets now", audit=("changed server",)),
-    typed("/mcp secret set ticket-desk auth --page 1", "ticket-desk does not sign in. Say how it should"),
-    typed(
+    typed_line(
+        "/mcp secret set ticket-desk auth", "is set; it has 1 secret now", fills=HIDDEN, audit=("changed server",)
+    ),
+    typed_line(f"/mcp secret set ticket-desk auth {TOKEN}", "That looks like a token. It was not saved."),
+    typed_line("/mcp secret set ticket-desk auth plainly", "That is no reference, and it was not saved."),
+    typed_line(
+        "/mcp secret rotate ticket-desk", "is set; it has 1 secret now", fills=HIDDEN, audit=("changed server",)
+    ),
+    typed_line("/mcp secret clear ticket-desk auth", "is cleared; it has 0 secrets now", audit=("changed server",)),
+    typed_line("/mcp secret set ticket-desk auth --page 1", "ticket-desk does not sign in. Say how it should"),
+    typed_line(
         "/mcp disconnect ticket-desk", "is disconnected", "→ /mcp connect ticket-desk", audit=("disconnected server",)
     ),
-    typed("/mcp connect ticket-desk", "ticket-desk is connected: 12 tools", audit=("switched server on",)),
-    typed(
+    typed_line("/mcp connect ticket-desk", "ticket-desk is connected: 12 tools", audit=("switched server on",)),
+    typed_line(
         "/mcp disable ticket-desk",
         "ticket-desk is off",
         "→ /mcp enable ticket-desk   Undo",
         audit=("switched server off",),
     ),
-    typed("/mcp sync ticket-desk --page 1", "ticket-desk is disabled: it is not connected."),
-    typed("/mcp enable ticket-desk", "ticket-desk is on.", audit=("switched server on",)),
+    typed_line("/mcp sync ticket-desk --page 1", "ticket-desk is disabled: it is not connected."),
+    typed_line("/mcp enable ticket-desk", "ticket-desk is on.", audit=("switched server on",)),
     for_all("/mcp grants list", "No grant is active"),
     for_all("/mcp grants revoke 0123456789ab", "There is no such grant that still holds."),
     for_all("/profile list", "No profiles yet"),
-    typed("/profile set Support", "Profile saved", fills=PROFILING, audit=("added profile",)),
-    typed("/profile show Support", "You are kind.", "no place yet"),
-    typed("/profile enable ticket-desk", "No profile holds here, so every server is enabled."),
-    typed(
+    typed_line("/profile set Support", "Profile saved", fills=PROFILING, audit=("added profile",)),
+    typed_line("/profile show Support", "You are kind.", "no place yet"),
+    typed_line("/profile enable ticket-desk", "No profile holds here, so every server is enabled."),
+    typed_line(
         "/profile disable ticket-desk --profile Support",
         "ticket-desk is off from the next answer on.",
         audit=("changed profile",),
     ),
     for_all("/agents", "Nobody can be asked by name here"),
     for_all("/ask support How?", "Nobody can be asked by name here"),
-    typed("/profile bind Support", "The profile holds in this channel", "Undo", audit=("bound profile",)),
-    typed("/profile unbind", "No profile holds in this channel any more.", audit=("unbound profile",)),
+    typed_line("/profile bind Support", "The profile holds in this channel", "Undo", audit=("bound profile",)),
+    typed_line("/profile unbind", "No profile holds in this channel any more.", audit=("unbound profile",)),
     for_all("/profile help", "/profile list"),
     for_all("/conversations list", "Run ticket-desk.look_01"),
     for_all("/conversations show", "The last 2 turns", "Run ticket-desk.look_01"),
     for_all("/conversations export", "The conversation as Markdown: 2 turns.", "ticket 7 is open"),
     for_all("/conversations help", "/conversations list"),
     for_all("/usage me", "Your usage: no model was asked since"),
-    typed("/usage channel", "This channel: no model was asked since"),
-    typed("/usage workspace", "This workspace: no model was asked since"),
-    typed("/usage all", "All workspaces: no model was asked since"),
+    typed_line("/usage channel", "This channel: no model was asked since"),
+    typed_line("/usage workspace", "This workspace: no model was asked since"),
+    typed_line("/usage all", "All workspaces: no model was asked since"),
     for_all("/usage help", "/usage me"),
-    typed(
+    typed_line(
         "/approvals delegate ops for 3 days",
         "may decide the calls that you may decide",
         who=RequiredRole.EVERYONE,
         audit=("granted",),
     ),
     for_all("/approvals delegations", "1 delegation"),
-    typed("/approvals undelegate ops", "Ended.", who=RequiredRole.EVERYONE, audit=("revoked grant",)),
+    typed_line("/approvals undelegate ops", "Ended.", who=RequiredRole.EVERYONE, audit=("revoked grant",)),
     for_all("/approvals help", "/approvals delegate"),
     for_all("/preferences show", "In a terminal, LC_ALL or LANG and TZ say your language and time zone."),
     for_all("/preferences set", "In a terminal, LC_ALL or LANG and TZ say"),
@@ -267,25 +271,25 @@ MIDDLE = (
     for_all("/preferences help", "/preferences show"),
 )
 AFTER = (
-    typed("/profile delete Support --confirm support-desk", "That was not its name. Nothing was deleted."),
-    typed(
+    typed_line("/profile delete Support --confirm support-desk", "That was not its name. Nothing was deleted."),
+    typed_line(
         "/profile delete Support",
         "The profile is deleted.",
         fills=(Fill("Type Support to confirm", "Support"),),
         audit=("deleted profile",),
     ),
-    typed("/mcp audit ticket-desk", "Audit of ticket-desk · 15", "console:owner", "secret auth stored → stored"),
-    typed("/mcp audit ticket-desk --kind refusals", "Audit of ticket-desk · 1", "forbidden"),
-    typed("/mcp audit ticket-desk --page 2", "added server", "authentication: api_key", "policy: ASK_USER"),
-    typed(
+    typed_line("/mcp audit ticket-desk", "Audit of ticket-desk · 15", "console:owner", "secret auth stored → stored"),
+    typed_line("/mcp audit ticket-desk --kind refusals", "Audit of ticket-desk · 1", "forbidden"),
+    typed_line("/mcp audit ticket-desk --page 2", "added server", "authentication: api_key", "policy: ASK_USER"),
+    typed_line(
         "/mcp remove ticket-desk",
         "ticket-desk is removed, with its secrets and rules.",
         fills=(Fill("Type ticket-desk to confirm", "ticket-desk"),),
         audit=("removed server",),
     ),
-    typed("/mcp show ticket-desk --page 1", "MCP server ticket-desk not found.", who=RequiredRole.EVERYONE),
-    typed("/mcp lst", "Did you mean /mcp list?", who=RequiredRole.EVERYONE),
-    typed(
+    typed_line("/mcp show ticket-desk --page 1", "MCP server ticket-desk not found.", who=RequiredRole.EVERYONE),
+    typed_line("/mcp lst", "Did you mean /mcp list?", who=RequiredRole.EVERYONE),
+    typed_line(
         "/conversations delete",
         "The conversation is deleted.",
         fills=(Fill("Type c1 to confirm", "c1"),),
@@ -347,7 +351,7 @@ async def test_the_operator_does_everything_at_the_terminal_and_the_audit_holds_
     place = Installation(tmp_path, {}, model=model, MCP_ALLOWED_HOSTS=f"127.0.0.1:{desk.port}")
     async with place.terminal("--new", "--conversation", "c1", columns=COLUMNS, rows=ROWS) as terminal:
         for each in LINES:
-            await _answered(terminal, each, desk.url)
+            await _type_and_check(terminal, each, desk.url)
         await terminal.prompts()
         assert await terminal.leaves() == 0
         for secret in (FIRST, SECOND):
@@ -355,7 +359,7 @@ async def test_the_operator_does_everything_at_the_terminal_and_the_audit_holds_
     keys = [headers.get("authorization") for headers, message in desk.seen if message.get("method") == "initialize"]
     assert list(dict.fromkeys(keys)) == [f"Bearer {FIRST}", f"Bearer {SECOND}", None]
     assert _audit(place) == [kind for each in LINES for kind in each.audit]
-    for name, content in place.written().items():
+    for name, content in place.folder_files().items():
         for secret in (FIRST, SECOND, TOKEN):
             assert secret.encode() not in content, name
 
@@ -368,9 +372,9 @@ async def test_a_user_without_rights_reads_at_the_terminal_who_has_them_and_noth
         await terminal.asks("/mcp list", "● ticket-desk")
         for each in MIDDLE:
             if each.who is RequiredRole.ADMINS:
-                await _answered(terminal, Typed(each.line, (REFUSED,)), desk.url)
+                await _type_and_check(terminal, Typed(each.line, (REFUSED,)), desk.url)
             elif each.line.startswith("/mcp"):
-                await _answered(terminal, each, desk.url)
+                await _type_and_check(terminal, each, desk.url)
         for line in (
             "/mcp add",
             "/mcp reload --apply",
@@ -378,19 +382,19 @@ async def test_a_user_without_rights_reads_at_the_terminal_who_has_them_and_noth
             "/mcp audit",
             "/profile delete Support",
         ):
-            await _answered(terminal, Typed(line, (REFUSED,)), desk.url)
-        await _answered(terminal, for_all("/conversations list", "No conversations yet."), desk.url)
+            await _type_and_check(terminal, Typed(line, (REFUSED,)), desk.url)
+        await _type_and_check(terminal, for_all("/conversations list", "No conversations yet."), desk.url)
         assert await terminal.leaves() == 0
         assert desk.url not in terminal.text
     assert _audit(place) == []
     assert "tools/call" not in desk.methods()
 
 
-async def _answered(terminal: ProgramOnTerminal, each: Typed, url: str) -> None:
+async def _type_and_check(terminal: ProgramOnTerminal, each: Typed, url: str) -> None:
     """Type a line, answer its questions, and expect its texts below it."""
     await terminal.asks(each.line)
     for fill in each.fills:
-        await _filled(terminal, fill, url)
+        await _fill_field(terminal, fill, url)
     if each.signed:
         await terminal.until(lambda: KEYS in _below(terminal, each.line), "a card that asks for a key")
         terminal.press("y")
@@ -398,7 +402,7 @@ async def _answered(terminal: ProgramOnTerminal, each: Typed, url: str) -> None:
         await terminal.until(lambda text=text: text in _below(terminal, each.line), repr(text))  # type: ignore[misc]
 
 
-async def _filled(terminal: ProgramOnTerminal, fill: Fill, url: str) -> None:
+async def _fill_field(terminal: ProgramOnTerminal, fill: Fill, url: str) -> None:
     holds, keys = fill.holds.replace("URL", url), fill.keys.replace("URL", url)
     asked = f"{fill.label}: {holds}".rstrip()
     await terminal.until(lambda: terminal.lines[-1] == asked, repr(asked))
@@ -415,7 +419,7 @@ async def _filled(terminal: ProgramOnTerminal, fill: Fill, url: str) -> None:
 
 def _below(terminal: ProgramOnTerminal, line: str) -> str:
     """Text below the last echo of a line, folded as it is."""
-    _, echo, below = "\n".join(terminal.lines).rpartition(f"{echoed(line)}\n")
+    _, echo, below = "\n".join(terminal.lines).rpartition(f"{prompt_line(line)}\n")
     return below if echo else ""
 
 

@@ -25,7 +25,7 @@ def question(platform: str, user: str, n: int) -> InboundMessage:
     return InboundMessage((f"{platform}:{user}:{n}",), where, Author(platform, user, user), "Why?")
 
 
-async def opened(request: pytest.FixtureRequest, tmp_path: Path, database: str) -> Harness:
+async def open_harness(request: pytest.FixtureRequest, tmp_path: Path, database: str) -> Harness:
     if database == "sqlite":
         return await sqlite_harness(tmp_path)
     postgres: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
@@ -38,7 +38,7 @@ async def opened(request: pytest.FixtureRequest, tmp_path: Path, database: str) 
 async def test_a_member_with_one_question_does_not_wait_for_another_members_thousands(
     request: pytest.FixtureRequest, tmp_path: Path, database: str, platform: str, limits: TurnLimits
 ) -> None:
-    harness = await opened(request, tmp_path, database)
+    harness = await open_harness(request, tmp_path, database)
     log = SqlTurnLog(harness.database, limits=limits)
     many = QUESTIONS if (platform, database) == ("slack", "sqlite") else 150
     flood = await asyncio.gather(

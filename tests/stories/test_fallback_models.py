@@ -11,12 +11,15 @@ from tests.stories.installation import Installation
 CHAIN = "anthropic:house, ollama:qwen3"
 
 
-def overloaded(_request: Request) -> Status:
+def overload_status(_request: Request) -> Status:
     return Status(529, "Overloaded", "overloaded_error")
 
 
 def test_another_model_answers_and_a_line_beneath_says_so(tmp_path: Path) -> None:
-    with FakeLanguageModel("anthropic", rule=overloaded) as house, FakeLanguageModel("openai", Say("Here.")) as ollama:
+    with (
+        FakeLanguageModel("anthropic", rule=overload_status) as house,
+        FakeLanguageModel("openai", Say("Here.")) as ollama,
+    ):
         place = Installation(
             tmp_path,
             {},

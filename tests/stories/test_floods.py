@@ -23,7 +23,7 @@ from tests.stories import discord_program, slack_program
 from tests.stories.counted_calls import CountingPlace
 from tests.stories.program import PATIENCE
 from tests.stories.test_http_api import TOKEN, a_web
-from tests.web.streams import asked
+from tests.web.streams import open_reply_stream
 
 FLOOD, RUNNING, QUEUED = 60, 2, 5
 ACCEPTED = range(QUEUED, QUEUED + RUNNING + 1)
@@ -73,7 +73,7 @@ async def test_a_flood_in_slack_delays_no_other_member_and_no_message_of_it_is_l
         gate.open()
 
         def answers() -> int:
-            return sum(any("You said: flood" in each for each in company.said(one.ts)) for one in flood)
+            return sum(any("You said: flood" in each for each in company.public_texts(one.ts)) for one in flood)
 
         await company.slack.until(lambda: answers() + told_of(company.whispers(mallory)) == FLOOD, PATIENCE)
         accepted = answers()
@@ -90,7 +90,7 @@ async def test_a_flood_in_discord_delays_no_other_member_and_no_message_of_it_is
         discord, mallory = company.discord, company.discord.user("Mallory")
 
         def notices() -> list[str]:
-            return [message.content for message in discord.posted(discord.dm(mallory))]
+            return [message.content for message in discord.bot_messages(discord.dm(mallory))]
 
         for n in range(FLOOD):
             company.ask(f"flood {n}", mallory)
@@ -135,8 +135,8 @@ async def test_a_flood_over_http_delays_no_other_token_and_every_question_beyond
             {"queue_full"} <= {each.json()["error"]["code"] for each in answers} <= {"queue_full", "too_many_requests"}
         )
         assert all(each.headers["Retry-After"] for each in answers)
-        async with asked(client, "hello", "hello", token=TOKEN) as stream:
-            assert (await stream.ended())[-1].data["text"] == "You said: hello."
+        async with open_reply_stream(client, "hello", "hello", token=TOKEN) as stream:
+            assert (await stream.read_to_end())[-1].data["text"] == "You said: hello."
         assert not gate.opened.done()
         gate.open()
         async with asyncio.timeout(PATIENCE):

@@ -33,7 +33,7 @@ def model() -> Iterator[FakeLanguageModel]:
         yield model
 
 
-async def _asked(client: httpx2.AsyncClient, conversation: str) -> httpx2.Response:
+async def _post_question(client: httpx2.AsyncClient, conversation: str) -> httpx2.Response:
     payload = {"messages": [{"role": "user", "content": COUNT_IT}], "stream": False}
     return await client.post(
         ASK, json={"conversationId": conversation, "payload": payload}, headers={"Idempotency-Key": conversation}
@@ -45,9 +45,9 @@ async def test_a_full_disk_is_told_everywhere_loses_no_question_and_passes_by_it
 ) -> None:
     place = CountingPlace(tmp_path, model, ADMIN_API_TOKEN=TOKEN, PORT="0")
     async with a_web(place) as (bot, client):
-        assert (await _asked(client, "before")).status_code == 202
+        assert (await _post_question(client, "before")).status_code == 202
         bot.limits_files(SMALL)
-        refused = await _asked(client, "lost")
+        refused = await _post_question(client, "lost")
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "database_unavailable")
         ready = await client.get("/readyz")
         assert (ready.status_code, ready.json()["database"]) == (503, "unwritable")
@@ -56,11 +56,11 @@ async def test_a_full_disk_is_told_everywhere_loses_no_question_and_passes_by_it
         assert (await client.get("/healthz")).status_code == 200
         assert (await client.get("/api/conversations")).status_code == 200
 
-        waiting = asyncio.create_task(_asked(client, "waiting"))
+        waiting = asyncio.create_task(_post_question(client, "waiting"))
         await asyncio.wait({waiting}, timeout=1.0)
         bot.limits_files()
         assert (await waiting).status_code == 202
-        assert (await _asked(client, "lost")).status_code == 202
+        assert (await _post_question(client, "lost")).status_code == 202
         await bot.logs(ENDS)
         assert (await client.get("/readyz")).json()["database"] == "up"
         found = (await client.get("/api/conversations")).json()["conversations"]
@@ -82,9 +82,9 @@ async def test_a_full_disk_costs_no_question_in_slack_and_service_goes_on_when_t
         await company.slack.until(lambda: NOT_STORED in company.whispers(company.priya), PATIENCE)
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
             assert (await client.get("/readyz")).json()["database"] == "unwritable"
-        events = [each for each in company.slack.sent if each.event.get("ts") == lost.ts]
-        assert not any(event.acknowledged for event in events)
-        assert company.said(lost.ts) == []
+        events = [each for each in company.slack.sent_deliveries if each.event.get("ts") == lost.ts]
+        assert not any(event.is_acknowledged for event in events)
+        assert company.public_texts(lost.ts) == []
         bot.limits_files()
         company.slack.clock.advance(400)  # what was not acknowledged comes again
         await company.draws(lost.ts, "You said: lost.")
@@ -131,7 +131,7 @@ async def test_a_full_disk_of_postgresql_is_named_and_costs_no_question_over_htt
     place = CountingPlace(tmp_path, model, DATABASE_URL=disk.address, ADMIN_API_TOKEN=TOKEN, PORT="0")
     async with a_web(place) as (bot, client):
         await asyncio.to_thread(disk.fill)
-        waiting = asyncio.create_task(_asked(client, "waiting"))
+        waiting = asyncio.create_task(_post_question(client, "waiting"))
         await bot.logs(BEGINS)
         ready = await client.get("/readyz")
         assert (ready.status_code, ready.json()["database"]) == (503, "unwritable")
@@ -141,7 +141,7 @@ async def test_a_full_disk_of_postgresql_is_named_and_costs_no_question_over_htt
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "database_unavailable")
 
         before = disk.refusals()
-        waiting = asyncio.create_task(_asked(client, "waiting"))
+        waiting = asyncio.create_task(_post_question(client, "waiting"))
         await becomes(lambda: disk.refusals() > before, "the question is refused")
         await asyncio.to_thread(disk.clear)
         assert (await waiting).status_code == 202

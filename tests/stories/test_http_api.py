@@ -15,7 +15,7 @@ from tests.fakes.llm import FakeLanguageModel
 from tests.postgres import Server, end_leases
 from tests.stories.counted_calls import COUNT_IT, CountingPlace, counting
 from tests.stories.program import Bot, a_bot
-from tests.web.streams import asked, replies, streamed
+from tests.web.streams import open_reply_stream, open_stream, replies
 
 TOKEN = "a-token-of-the-operator-for-this-story"
 clerk = counting
@@ -44,7 +44,7 @@ async def a_web(place: CountingPlace, *arguments: str) -> AsyncIterator[tuple[Bo
             yield bot, client
 
 
-async def signed(client: httpx2.AsyncClient, approval: dict[str, Any]) -> str:
+async def approve_call(client: httpx2.AsyncClient, approval: dict[str, Any]) -> str:
     answer = await client.post(f"/api/responses/approval/{approval['approvalRequestId']}", json={"approved": True})
     assert answer.status_code == 200, answer.text
     return str(answer.json()["outcome"])
@@ -52,25 +52,25 @@ async def signed(client: httpx2.AsyncClient, approval: dict[str, Any]) -> str:
 
 async def test_a_question_is_asked_approved_and_answered_and_outlives_the_process(place: CountingPlace) -> None:
     async with a_web(place) as (bot, client):
-        async with asked(client, COUNT_IT, "orders", token=TOKEN) as stream:
+        async with open_reply_stream(client, COUNT_IT, "orders", token=TOKEN) as stream:
             first = await stream.until("approval_required")
-            assert (first["tool"], first["arguments"], place.counted) == ("count", {"label": "once"}, 0)
-            assert await signed(client, first) == "approved"
-            seen = await stream.ended()
-        assert (seen[-1].name, seen[-1].data["text"], place.counted) == ("done", "It said: recorded once.", 1)
+            assert (first["tool"], first["arguments"], place.run_count) == ("count", {"label": "once"}, 0)
+            assert await approve_call(client, first) == "approved"
+            seen = await stream.read_to_end()
+        assert (seen[-1].name, seen[-1].data["text"], place.run_count) == ("done", "It said: recorded once.", 1)
 
-        async with asked(client, COUNT_IT, "orders", token=TOKEN) as lost:
+        async with open_reply_stream(client, COUNT_IT, "orders", token=TOKEN) as lost:
             second = await lost.until("approval_required")
             await bot.dies()
     if (address := place.environment.get("DATABASE_URL")) is not None:
         await asyncio.to_thread(end_leases, address, bot.owner)
     async with a_web(place, "--only", "web") as (again, client):
-        assert await signed(client, second) == "approved"
+        assert await approve_call(client, second) == "approved"
         path = f"/api/responses/{second['responseId']}/stream"
-        async with streamed(client, "GET", path, token=TOKEN, headers={"Last-Event-ID": lost.last_id}) as stream:
-            rest = await stream.ended()
+        async with open_stream(client, "GET", path, token=TOKEN, headers={"Last-Event-ID": lost.last_id}) as stream:
+            rest = await stream.read_to_end()
         assert list(replies([*lost.seen, *rest]).values()) == ["It said: recorded once."]
-        assert ([each.name for each in rest].count("approval_required"), place.counted) == (0, 2)
+        assert ([each.name for each in rest].count("approval_required"), place.run_count) == (0, 2)
         found = (await client.get("/api/conversations/orders")).json()
         assert [each["role"] for each in found["messages"]] == ["USER", "ASSISTANT", "TOOL", "ASSISTANT"] * 2
         assert await again.leaves() == 0
@@ -83,15 +83,15 @@ async def test_another_web_process_follows_approves_and_gets_the_same_answer(
     async with (
         a_web(place, "--only", "web") as (_, one),
         a_web(place, "--only", "web") as (_, two),
-        asked(one, COUNT_IT, token=TOKEN) as stream,
+        open_reply_stream(one, COUNT_IT, token=TOKEN) as stream,
     ):
         approval = await stream.until("approval_required")
         (listed,) = (await two.get("/api/responses/approvals")).json()["approvals"]
         assert listed["approvalRequestId"] == approval["approvalRequestId"]
         path = f"/api/responses/{approval['responseId']}/stream"
-        async with streamed(two, "GET", path, token=TOKEN) as beside:
+        async with open_stream(two, "GET", path, token=TOKEN) as beside:
             await beside.until("approval_required")
-            assert await signed(two, approval) == "approved"
-            assert (await beside.ended())[-1].data["text"] == "It said: recorded once."
-        assert (await stream.ended())[-1].data["text"] == "It said: recorded once."
-    assert place.counted == 1
+            assert await approve_call(two, approval) == "approved"
+            assert (await beside.read_to_end())[-1].data["text"] == "It said: recorded once."
+        assert (await stream.read_to_end())[-1].data["text"] == "It said: recorded once."
+    assert place.run_count == 1

@@ -15,7 +15,7 @@ import pytest
 from tests.fakes.llm import Call, FakeLanguageModel, Say
 from tests.fakes.terminal import ProgramOnTerminal
 from tests.mcp.toolboxes import alive
-from tests.stories.installation import PROJECT, Installation, a_tool, becomes, scripted
+from tests.stories.installation import PROJECT, Installation, a_tool, becomes, scripted_server
 
 
 class Servers:
@@ -27,8 +27,8 @@ class Servers:
         self._notes_pid = folder / "notes.pid"
         run = f'echo $$ > "{self._notes_pid}"; cd "{PROJECT}"; exec "{sys.executable}" -m mcp_servers.notes'
         env = {"NOTES_FILE": str(folder / "notes.json")}
-        self._office = scripted(folder, "office", a_tool("wait"), calls={"wait": {"do": "silence"}})
-        self._archive = scripted(folder, "archive", deaf=deaf)
+        self._office = scripted_server(folder, "office", a_tool("wait"), calls={"wait": {"do": "silence"}})
+        self._archive = scripted_server(folder, "archive", deaf=deaf)
         self.entries: dict[str, Any] = {
             "office": self._office.entry,
             "archive": self._archive.entry,
@@ -72,7 +72,7 @@ async def test_a_chat_that_is_told_to_end_ends_its_servers_even_deaf_ones(
             await terminal.asks("wait for me")
             await servers.run(place)
             end(terminal)
-            assert await terminal.ended() > 0, "it ends by itself, and not as if all was well"
+            assert await terminal.wait_for_exit() > 0, "it ends by itself, and not as if all was well"
             assert not any(map(alive, servers.pids))
             assert "Traceback" not in terminal.text + place.log
 

@@ -24,4 +24,4 @@ async def test_a_note_is_approved_in_japanese_and_commands_answer_in_it(tmp_path
         terminal.type("/mcp pollicy")
         await terminal.shows("policy のことですか？")
         terminal.type("/quit")
-        assert await terminal.ended() == 0
+        assert await terminal.wait_for_exit() == 0

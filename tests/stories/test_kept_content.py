@@ -161,7 +161,7 @@ async def test_a_killed_bot_in_slack_keeps_a_waiting_question_until_its_answer_a
                 await company.draws(asked.ts, "You said: what was it about?")
                 assert await bot.leaves() == 0
                 assert "Traceback" not in bot.log
-            assert not company.slack.calls.refused()
+            assert not company.slack.calls.failed_calls()
         history = json.dumps(model.requests[-1].body)
         assert f"You said: about {WORD}" in history
         assert "It said: Saved as note #1" in history

@@ -64,7 +64,7 @@ async def test_in_slack_the_modal_asks_for_template_slots_and_consent_to_the_exa
         assert slack.modals(sam) == []
         await slack.command(sam, "/mcp", "add other template=scripted path=none", company.incidents)
         await company.hears(sam, "Nothing was added.", "There is no ")
-        assert not slack.calls.refused()
+        assert not slack.calls.failed_calls()
         assert "Traceback" not in bot.log
 
 
@@ -78,5 +78,5 @@ async def test_in_discord_one_line_asks_for_consent_to_the_exact_command(
         await discord.command(sam, "mcp add", incidents, given)
         await discord.submit(sam, {"Confirm": "docs"})
         await company.reads(incidents, "`docs` is added.", "1 tool", "below/docs --team=red", user=sam)
-        assert not discord.calls.refused()
+        assert not discord.calls.failed_calls()
         assert "Traceback" not in bot.log

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
-from tests.stories.installation import Installation, a_tool, says, scripted
+from tests.stories.installation import Installation, a_tool, says, scripted_server
 
 ROUNDS = 10
 TIMEOUT = 1.5
@@ -23,7 +23,7 @@ def tireless(request: Request) -> Reply:
 
 def test_after_ten_rounds_the_model_answers_without_tools_and_a_silent_tool_is_given_up(tmp_path: Path) -> None:
     silence = {"do": "silence"}
-    office = scripted(
+    office = scripted_server(
         tmp_path,
         "office",
         *(a_tool("step", reads=True), a_tool("read", reads=True), a_tool("write")),

@@ -138,7 +138,7 @@ class SlackOperator(Operator):
     def left_in(company: slack_program.Company) -> list[Message]:
         """Messages of the bot that everybody can still see."""
         slack = company.slack
-        posted = [*slack.posted(company.incidents), *slack.posted(slack.dm(company.sam))]
+        posted = [*slack.bot_messages(company.incidents), *slack.bot_messages(slack.dm(company.sam))]
         return [message for message in posted if not message.ephemeral_to]
 
     def _cards(self) -> list[Message]:
@@ -203,7 +203,7 @@ async def test_an_operator_tries_everything_in_slack(tmp_path: Path, model: Fake
             await operator.reads(9, "Open the Home tab")
             company.slack.open_home(company.sam)
             await operator.confirms()
-            assert await terminal.ended() == 0, terminal.text
+            assert await terminal.wait_for_exit() == 0, terminal.text
             for name in (
                 *PEOPLE_STEPS,
                 "home",
@@ -226,7 +226,7 @@ async def test_an_operator_tries_everything_in_discord(tmp_path: Path, model: Fa
             operator = DiscordOperator(company, terminal)
             await operator.begins()
             await operator.does_everything()
-            assert await terminal.ended() == 0, terminal.text
+            assert await terminal.wait_for_exit() == 0, terminal.text
             for name in (
                 *PEOPLE_STEPS,
                 "longest message",
@@ -255,7 +255,7 @@ async def test_an_operator_skips_a_step_says_that_one_failed_and_leaves(
             await operator.reads(3, "Deny with a reason")
             assert operator.left() != []
             terminal.press("\x03")
-            assert await terminal.ended() == 130
+            assert await terminal.wait_for_exit() == 130
             await terminal.shows("- approve", "You skipped it.", "✗ edit", "You said that it failed.", "✓ clean up")
         assert operator.left() == []
 
@@ -268,7 +268,7 @@ async def test_a_step_that_times_out_has_failed(tmp_path: Path, model: FakeLangu
         await DiscordOperator(company, terminal).begins()
         await terminal.shows("Nothing arrived within 1 s.")
         terminal.press("\x04")  # the end of the input: the other steps are skipped
-        assert await terminal.ended() == 1
+        assert await terminal.wait_for_exit() == 1
         await terminal.shows("✗ approve", "Nothing arrived within 1 s.", "Fix: stop other programs")
         # The bot may not delete a thread, which is said and not hidden.
         await terminal.shows("! clean up", "Manage Threads")
@@ -314,14 +314,14 @@ async def test_the_platform_has_to_be_clear(tmp_path: Path, model: FakeLanguageM
     async with slack_program.a_company(tmp_path, model, {}, **QUICK_POSTS) as company:
         place = company.place
 
-        async def said(*words: str) -> str:
+        async def run_doctor(*words: str) -> str:
             outcome: Outcome = await asyncio.to_thread(place.countersign, "doctor", *words)
             assert outcome.code == 2
             return outcome.err
 
-        assert "Discord is not configured." in await said("--live", "discord")
-        assert "There is no platform 'teams'." in await said("--live", "teams")
-        assert "--live" in await said("slack")
-        assert "No channel was named." in await said("--live", "slack")
+        assert "Discord is not configured." in await run_doctor("--live", "discord")
+        assert "There is no platform 'teams'." in await run_doctor("--live", "teams")
+        assert "--live" in await run_doctor("slack")
+        assert "No channel was named." in await run_doctor("--live", "slack")
         place.environment["DISCORD_TOKEN"] = "1.2.3"
-        assert "countersign doctor --live slack" in await said("--live")
+        assert "countersign doctor --live slack" in await run_doctor("--live")

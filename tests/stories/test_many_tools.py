@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.llm import Api, Call, FakeLanguageModel, Request, Say
-from tests.stories.installation import Installation, a_tool, scripted
+from tests.stories.installation import Installation, a_tool, scripted_server
 from tests.stories.test_approvals import card
 
 OWN = ("countersign__search_tools", "countersign__call_tool", "countersign__read_result")
@@ -31,7 +31,7 @@ def paying(request: Request) -> Say:
 @pytest.mark.parametrize("api", ["openai", "responses", "anthropic"])
 async def test_a_tool_that_was_found_is_approved_by_its_own_name_also_after_a_restart(tmp_path: Path, api: Api) -> None:
     others = (a_tool(f"report_{n}", reads=True, year="integer") for n in range(60))
-    bank = scripted(tmp_path, "bank", *others, TRANSFER)
+    bank = scripted_server(tmp_path, "bank", *others, TRANSFER)
     with FakeLanguageModel(api, rule=paying) as model:
         place = Installation(tmp_path, {"bank": bank.entry}, model=model, HISTORY_TOOL_STEPS="full")
         async with place.terminal("--new", "--conversation", "rent") as terminal:
@@ -82,7 +82,7 @@ def picking(request: Request) -> Say:
 @pytest.mark.parametrize("api", ["openai", "responses", "anthropic"])
 def test_a_model_picks_a_tool_by_its_name_in_the_list_and_needs_no_search(tmp_path: Path, api: Api) -> None:
     others = (a_tool(f"report_{n}_of_the_branches_of_the_bank_in_all_countries", reads=True) for n in range(100))
-    bank = scripted(tmp_path, "bank", *others, a_tool("report_0", reads=True), TRANSFER)
+    bank = scripted_server(tmp_path, "bank", *others, a_tool("report_0", reads=True), TRANSFER)
     with FakeLanguageModel(api, rule=picking) as model:
         place = Installation(tmp_path, {"bank": bank.entry}, model=model)
         said = place.chat("-m", "pay the rent", "--approve", "all")
@@ -103,7 +103,7 @@ def test_a_folder_without_a_model_for_the_search_is_told_before_the_first_messag
 
 
 def test_without_search_the_model_gets_as_many_tools_as_its_service_takes_and_users_read_it(tmp_path: Path) -> None:
-    bank = scripted(tmp_path, "bank", *(a_tool(f"report_{n}", reads=True) for n in range(130)))
+    bank = scripted_server(tmp_path, "bank", *(a_tool(f"report_{n}", reads=True) for n in range(130)))
     with FakeLanguageModel("openai", Say("Hello.")) as model:
         place = Installation(tmp_path, {"bank": bank.entry}, model=model, TOOL_SEARCH="off")
         said = place.chat("-m", "hello")
@@ -114,7 +114,7 @@ def test_without_search_the_model_gets_as_many_tools_as_its_service_takes_and_us
 
 def test_the_demo_model_which_searches_nothing_still_finds_its_tool_among_many(tmp_path: Path) -> None:
     others = (a_tool(f"report_{n}", reads=True) for n in range(60))
-    bank = scripted(tmp_path, "bank", *others, a_tool("ring_the_bell"))
+    bank = scripted_server(tmp_path, "bank", *others, a_tool("ring_the_bell"))
     place = Installation(tmp_path, {"bank": bank.entry})
     said = place.chat("-m", "ring the bell", "--approve", "all")
     assert (said.code, bank.calls) == (0, [("ring_the_bell", {})]), said.err
@@ -122,7 +122,7 @@ def test_the_demo_model_which_searches_nothing_still_finds_its_tool_among_many(t
 
 def test_the_tools_of_a_server_that_is_called_like_the_bot_are_approved_like_all_others(tmp_path: Path) -> None:
     tools = (a_tool(name.partition("__")[2], query="string") for name in OWN)
-    server = scripted(tmp_path, "countersign", *tools)
+    server = scripted_server(tmp_path, "countersign", *tools)
 
     def asking(request: Request) -> Say:
         if request.results:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.llm import Api, Call, Cut, FakeLanguageModel, Gate, Reply, Request, Say, Status
-from tests.stories.installation import KEY, Installation, a_tool, scripted
-from tests.turn_events import checked
+from tests.stories.installation import KEY, Installation, a_tool, scripted_server
+from tests.turn_events import check_event
 
 APIS: tuple[Api, ...] = ("openai", "responses", "anthropic")
 VARIABLES = {"openai": "OPENAI", "responses": "OPENAI", "anthropic": "ANTHROPIC"}
@@ -29,7 +29,7 @@ class Script:
 
 
 async def test_calls_come_in_fragments_and_a_stumbling_service_is_asked_again(tmp_path: Path) -> None:
-    shop = scripted(tmp_path, "shop", a_tool("price", item="string"))
+    shop = scripted_server(tmp_path, "shop", a_tool("price", item="string"))
     half = Say("The first half was fine.\n\nThe second half was", pieces=9)
     first_cut, second_cut = Gate(), Gate()
     script = Script(
@@ -84,7 +84,7 @@ def test_a_program_is_told_when_a_busy_model_is_asked_again(tmp_path: Path) -> N
     with FakeLanguageModel("openai", rule=Script(busy, Say("There it is."))) as model:
         said = Installation(tmp_path, {}, model=model).chat("--json", "-m", "hello")
     assert said.code == 0, said.err
-    (paused,) = [checked(event)["data"] for event in said.events if event["event"] == "model_retry"]
+    (paused,) = [check_event(event)["data"] for event in said.events if event["event"] == "model_retry"]
     assert (paused["seconds"], "slow down" in paused["reason"]) == (1, True)
     assert said.events[-1]["data"]["text"] == "There it is."
 
@@ -101,7 +101,7 @@ def test_a_wrong_key_is_told_with_its_fix_and_shown_nowhere(tmp_path: Path, api:
         f"The operator has to check {VARIABLES[api]}_API_KEY: it needs a valid key that may use test-model." in said.err
     )
     assert KEY not in said.err
-    written = place.written()
+    written = place.folder_files()
     assert {"data/countersign.db", "data/countersign.log"} <= written.keys()
     assert [name for name, content in written.items() if KEY.encode() in content] == []
     assert KEY in str(model.requests[0].headers), "it was used"

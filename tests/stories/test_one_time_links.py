@@ -47,7 +47,7 @@ async def test_a_secret_comes_to_its_server_by_a_link_that_its_admin_alone_sees(
             assert link is not None, offered.blocks
             path, token = link.groups()
             # Nobody else is shown anything of it.
-            assert [message for message in slack.posted(company.incidents) if not message.ephemeral_to] == []
+            assert [message for message in slack.bot_messages(company.incidents) if not message.ephemeral_to] == []
             assert company.whispers(company.priya) == []
 
             async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{listening[1]}", timeout=30) as browser:
@@ -69,5 +69,5 @@ async def test_a_secret_comes_to_its_server_by_a_link_that_its_admin_alone_sees(
             assert "Traceback" not in bot.log
             for hidden in (token, SECRET):
                 assert hidden not in bot.log
-                written = company.place.written()
+                written = company.place.folder_files()
                 assert [name for name, content in written.items() if hidden.encode() in content] == []

@@ -14,7 +14,7 @@ from tests.fakes.discord.permissions import NOTHING
 from tests.fakes.fork_server import SHORTER_WAITS
 from tests.fakes.llm import FakeLanguageModel, Reply, Request, Say
 from tests.stories import discord_program, slack_program
-from tests.stories.installation import a_tool, scripted
+from tests.stories.installation import a_tool, scripted_server
 from tests.stories.program import PATIENCE
 
 QUICK = {
@@ -30,7 +30,7 @@ def clerk(request: Request) -> Reply:
 async def test_operators_read_in_slack_that_a_server_failed_and_that_it_recovered(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
-    shop = scripted(tmp_path, "shop", a_tool("price"))
+    shop = scripted_server(tmp_path, "shop", a_tool("price"))
     program = tmp_path / "server.py"
     entry = {**shop.entry, "args": [str(program), *shop.entry["args"][1:]]}
     async with slack_program.a_company(tmp_path, model, {"shop": entry}, **ONE_ATTEMPT, **QUICK) as company:
@@ -38,17 +38,17 @@ async def test_operators_read_in_slack_that_a_server_failed_and_that_it_recovere
         operations = slack.channel("operations", company.sam)
         company.place.environment["OPS_CHANNEL"] = f"slack:{operations.id}"
         async with company.bot() as bot:
-            await slack.until(lambda: slack.posted(operations), PATIENCE)
-            (message,) = slack.posted(operations)
+            await slack.until(lambda: slack.bot_messages(operations), PATIENCE)
+            (message,) = slack.bot_messages(operations)
             for text in ("MCP server shop has failed", "/mcp show shop", "docs/server-repair.md"):
                 assert text in str(message.blocks)
             shutil.copy(shop.entry["args"][0], program)
             await slack.command(company.sam, "/mcp", "connect shop", operations)
             await slack.until(lambda: "MCP server shop recovered" in str(message.blocks), PATIENCE)
             assert "After " in str(message.blocks)
-            assert len([each for each in slack.posted(operations) if not each.ephemeral_to]) == 1
+            assert len([each for each in slack.bot_messages(operations) if not each.ephemeral_to]) == 1
             assert "Traceback" not in bot.log
-        assert not slack.calls.refused()
+        assert not slack.calls.failed_calls()
 
 
 async def test_operators_read_in_discord_that_entries_of_the_configuration_are_ignored(
@@ -63,7 +63,7 @@ async def test_operators_read_in_discord_that_entries_of_the_configuration_are_i
         company.place.environment["OPS_CHANNEL"] = f"discord:{company.discord.guild.id}:{operations.id}"
         async with company.bot() as bot:
             message = await company.reads(operations, "ignored", "no-such-server", "countersign doctor")
-            assert len(company.discord.posted(operations)) == 1
+            assert len(company.discord.bot_messages(operations)) == 1
             assert message
             assert "Traceback" not in bot.log
 
@@ -115,8 +115,8 @@ async def test_operators_read_that_a_limit_is_reached_and_that_the_audit_does_no
             for number in (1, 2):
                 asked = company.ask(f"question {number}")
                 await company.draws(asked.ts, f"question {number}." if number == 1 else "is used up")
-            await slack.until(lambda: slack.posted(operations), PATIENCE)
-            (message,) = slack.posted(operations)
+            await slack.until(lambda: slack.bot_messages(operations), PATIENCE)
+            (message,) = slack.bot_messages(operations)
             assert f"Usage limit reached: person slack:{company.priya.id}" in str(message.blocks)
             assert "Further messages are rejected." in str(message.blocks)
             # One that is killed keeps the channel's lease until it expires.
@@ -126,6 +126,6 @@ async def test_operators_read_that_a_limit_is_reached_and_that_the_audit_does_no
             database.execute("update audit set actor = 'somebody' where seq = 1")
             database.commit()
         async with company.bot():
-            await slack.until(lambda: len(slack.posted(operations)) == 2, PATIENCE)
-            assert "The audit does not verify" in str(slack.posted(operations)[-1].blocks)
-            assert "countersign audit verify" in str(slack.posted(operations)[-1].blocks)
+            await slack.until(lambda: len(slack.bot_messages(operations)) == 2, PATIENCE)
+            assert "The audit does not verify" in str(slack.bot_messages(operations)[-1].blocks)
+            assert "countersign audit verify" in str(slack.bot_messages(operations)[-1].blocks)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
-from tests.stories.installation import PROJECT, Installation, a_tool, becomes, says, scripted
+from tests.stories.installation import PROJECT, Installation, a_tool, becomes, says, scripted_server
 from tests.stories.program import PATIENCE
 from tests.stories.slack_program import a_company
 
@@ -90,7 +90,7 @@ async def test_a_card_of_an_allowed_call_names_the_words_that_it_asks_for_and_th
 async def test_an_invalid_policy_is_told_above_the_prompt_and_changes_nothing(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
-    dice = scripted(tmp_path, "dice", a_tool("roll"), calls={"roll": says("a six")})
+    dice = scripted_server(tmp_path, "dice", a_tool("roll"), calls={"roll": says("a six")})
     place = Installation(tmp_path, {"dice": dice.entry}, model=model, policy=ALLOWED)
     async with place.terminal(columns=250) as terminal:
         await terminal.asks(ROLLS, "It said: a six.")
@@ -116,7 +116,7 @@ async def test_an_invalid_policy_is_told_above_the_prompt_and_changes_nothing(
 async def test_a_bot_in_slack_follows_its_files_and_operators_are_told_of_an_invalid_one(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
-    dice = scripted(tmp_path, "dice", a_tool("roll"), calls={"roll": says("a six")})
+    dice = scripted_server(tmp_path, "dice", a_tool("roll"), calls={"roll": says("a six")})
     async with a_company(tmp_path, model, {}) as company:
         slack = company.slack
         operations = slack.channel("operations", company.sam)
@@ -141,8 +141,8 @@ async def test_a_bot_in_slack_follows_its_files_and_operators_are_told_of_an_inv
             await bot.logs(r"policy\.toml changed: dice\.roll now runs without a card, except after words of others\.")
 
             company.place.rule("nonsense")
-            await slack.until(lambda: slack.posted(operations), PATIENCE)
-            (message,) = slack.posted(operations)
+            await slack.until(lambda: slack.bot_messages(operations), PATIENCE)
+            (message,) = slack.bot_messages(operations)
             for text in ("A changed file of the operator cannot be used", "policy.toml", "at line 1"):
                 assert text in str(message.blocks)
             fourth = company.ask(ROLLS)
@@ -156,7 +156,7 @@ async def test_a_bot_in_slack_follows_its_files_and_operators_are_told_of_an_inv
 async def test_a_server_that_is_taken_out_of_the_file_ends_and_one_that_is_added_is_started(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
-    dice, cards = (scripted(tmp_path, name, a_tool("roll")) for name in ("dice", "cards"))
+    dice, cards = (scripted_server(tmp_path, name, a_tool("roll")) for name in ("dice", "cards"))
     place = Installation(tmp_path, {"dice": dice.entry}, model=model)
     async with place.terminal() as terminal:
         await terminal.asks("/mcp list", "● dice")
@@ -169,7 +169,7 @@ async def test_a_server_that_is_taken_out_of_the_file_ends_and_one_that_is_added
 async def test_every_process_on_one_database_follows_the_files_and_leaves_its_row_in_the_audit(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
-    dice = scripted(tmp_path, "dice", a_tool("roll"), calls={"roll": says("a six")})
+    dice = scripted_server(tmp_path, "dice", a_tool("roll"), calls={"roll": says("a six")})
     place = Installation(tmp_path, {"dice": dice.entry}, model=model)
     async with place.terminal() as first, place.terminal("--new") as second:
         for terminal in (first, second):

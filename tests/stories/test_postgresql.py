@@ -10,7 +10,7 @@ import pytest
 from bot.platforms.console.transcript import UNSURE as HINT
 from tests.fakes.llm import FakeLanguageModel
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
-from tests.platforms.console.terminal import echoed
+from tests.platforms.console.terminal import prompt_line
 from tests.postgres import Server, end_leases
 from tests.stories.counted_calls import COUNT_IT, UNSURE, CountingPlace, counting
 from tests.stories.installation import Installation
@@ -41,7 +41,7 @@ def test_the_schema_is_made_on_command_and_one_question_is_answered_and_signed_i
     said = place.chat("-m", "hello")
     assert (said.code, said.out, said.err) == (0, "You said: hello.\n", "")
     signed = place.chat("-m", COUNT_IT, "--approve", "all")
-    assert (signed.code, signed.out, place.counted) == (0, "It said: recorded once.\n", 1)
+    assert (signed.code, signed.out, place.run_count) == (0, "It said: recorded once.\n", 1)
     assert not list(place.folder.glob("**/*.db*"))
 
 
@@ -49,19 +49,19 @@ async def test_a_call_in_which_the_program_died_is_unknown_when_its_lease_is_ove
     place: CountingPlace,
 ) -> None:
     await asyncio.to_thread(place.die_in_the_call, "c1")
-    assert place.counted == 1
+    assert place.run_count == 1
     async with place.terminal("--conversation", "c1") as terminal:
         # Only the lease can tell that nobody drives the turn any more.
-        await terminal.shows(echoed(COUNT_IT), "◌ test.count  running")
+        await terminal.shows(prompt_line(COUNT_IT), "◌ test.count  running")
         await asyncio.to_thread(end_leases, place.environment["DATABASE_URL"])
         await terminal.shows(f"? test.count  {UNSURE}", "I do not know.", HINT)
-        assert place.counted == 1
+        assert place.run_count == 1
         await terminal.asks("/again")
         await card(terminal, "▌ Count ")
         await terminal.presses("y", "✓ test.count", "recorded once")
         await terminal.prompts()
         assert terminal.text.count("I do not know.") == 1
-    assert place.counted == 2
+    assert place.run_count == 2
 
 
 async def test_scripts_that_run_side_by_side_get_their_own_answers(place: CountingPlace) -> None:
@@ -101,7 +101,7 @@ async def test_two_windows_on_one_conversation_wait_for_each_other_and_both_get_
         await two.shows("You said: and now?.")
         for window in (one, two):
             await leave(window)
-    assert place.counted == 1
+    assert place.run_count == 1
 
 
 async def leave(window: ProgramOnTerminal) -> None:
@@ -119,7 +119,7 @@ async def test_a_server_that_is_not_there_is_one_line_that_shows_no_password(tmp
     assert "Connection refused" in line
     assert "Fix: check that the server runs and that DATABASE_URL names it" in line
     async with place.terminal() as terminal:
-        assert await terminal.ended() == 1
+        assert await terminal.wait_for_exit() == 1
         await terminal.shows("Connection refused", "Fix: check that the server runs")
         shown = terminal.text
     for text in (said.err, shown, place.log):

@@ -13,7 +13,7 @@ import httpx2
 from tests.deploy.files import image_environment, procfile
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.postgres import Server
-from tests.stories.installation import Installation, a_tool, becomes, says, scripted
+from tests.stories.installation import Installation, a_tool, becomes, says, scripted_server
 from tests.stories.program import Bot, a_bot
 from tests.stories.slack_program import Company, a_company
 
@@ -48,7 +48,7 @@ async def ended_in_time(bots: list[Bot]) -> list[int]:
     return codes
 
 
-async def started(company: Company, stack: AsyncExitStack, process: str, **environment: str) -> Bot:
+async def start_process(company: Company, stack: AsyncExitStack, process: str, **environment: str) -> Bot:
     """One line of the Procfile, running."""
     words = PROCESSES[process]
     assert words[0] == "run"
@@ -59,7 +59,9 @@ async def started(company: Company, stack: AsyncExitStack, process: str, **envir
 async def test_slack_two_workers_and_web_answer_together_and_all_end_when_they_are_told_to(
     tmp_path: Path, postgres: Server, model: FakeLanguageModel
 ) -> None:
-    desk = scripted(tmp_path, "desk", a_tool("close", ticket="integer"), calls={"close": says("ticket 7 is closed")})
+    desk = scripted_server(
+        tmp_path, "desk", a_tool("close", ticket="integer"), calls={"close": says("ticket 7 is closed")}
+    )
     servers = {"desk": desk.entry}
     async with (
         a_company(tmp_path, model, servers, DATABASE_URL=postgres.empty()) as company,
@@ -67,10 +69,10 @@ async def test_slack_two_workers_and_web_answer_together_and_all_end_when_they_a
     ):
         # All at once, on a database without a schema: one makes it, the others wait for that one.
         bots = await asyncio.gather(
-            started(company, stack, "slack"),
-            started(company, stack, "worker"),
-            started(company, stack, "worker"),
-            started(company, stack, "web", PORT="0"),
+            start_process(company, stack, "slack"),
+            start_process(company, stack, "worker"),
+            start_process(company, stack, "worker"),
+            start_process(company, stack, "web", PORT="0"),
         )
         web = bots[-1]
         port = (await web.logs(r"listening for requests at 127\.0\.0\.1, port (\d+)"))[1]
@@ -80,7 +82,7 @@ async def test_slack_two_workers_and_web_answer_together_and_all_end_when_they_a
         threads = [company.ask(f"question {n}") for n in range(3)]
         for n, asked in enumerate(threads):
             await company.draws(asked.ts, f"You said: question {n}.")
-            assert len(company.said(asked.ts)) == 1
+            assert len(company.public_texts(asked.ts)) == 1
         company.ask(CLOSE_IT, threads[0].ts)
         card = await company.draws(threads[0].ts, "cs.approve")
         assert desk.calls == []

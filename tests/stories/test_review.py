@@ -60,7 +60,7 @@ async def looks_up(terminal: ProgramOnTerminal) -> None:
     await terminal.prompts()
 
 
-async def ended(terminal: ProgramOnTerminal) -> None:
+async def end_program(terminal: ProgramOnTerminal) -> None:
     await terminal.prompts()
     assert await terminal.leaves() == 0
 
@@ -93,7 +93,7 @@ async def test_a_tool_that_changes_is_gone_until_an_admin_has_reviewed_the_diffe
         await terminal.prompts()
         await terminal.asks(match[1], "Approved: 1 tool of tickets")
         await looks_up(terminal)
-        await ended(terminal)
+        await end_program(terminal)
     told = place.countersign("servers", "audit", "tickets")
     assert "pinned tools" in told.out
 
@@ -107,7 +107,7 @@ async def test_a_tool_that_changes_is_gone_until_an_admin_has_reviewed_the_diffe
     assert len(tickets.calls) == calls
     async with place.terminal(columns=200, rows=60) as terminal:
         await terminal.asks(LOOK_UP, "I have no tool for that.", WAITS)
-        await ended(terminal)
+        await end_program(terminal)
 
 
 async def test_where_nothing_is_withheld_auto_asks_once_the_definition_is_another(
@@ -125,7 +125,7 @@ async def test_where_nothing_is_withheld_auto_asks_once_the_definition_is_anothe
         await terminal.until(lambda: terminal.text.count("It said: ticket 7 is open.") == 2, "a signed answer")
         await terminal.asks("/mcp policy explain tickets lookup")
         await terminal.shows("AUTO asks: the tool's definition is not the pinned one.")
-        await ended(terminal)
+        await end_program(terminal)
 
 
 @pytest.fixture
@@ -144,13 +144,13 @@ async def told_of_tools(terminal: ProgramOnTerminal) -> str:
     await terminal.prompts()
     before = len(terminal.raw)
 
-    def printed() -> str:
+    def printed_text() -> str:
         return terminal.raw[before:].decode(errors="replace")
 
     terminal.type("/mcp tools tickets")
-    await terminal.until(lambda: TOOL in printed(), "the tools")
+    await terminal.until(lambda: TOOL in printed_text(), "the tools")
     await terminal.prompts()
-    return printed()
+    return printed_text()
 
 
 async def test_a_tool_that_an_admin_approves_in_one_process_is_offered_in_the_other(
@@ -189,4 +189,4 @@ async def test_a_tool_that_an_admin_approves_in_one_process_is_offered_in_the_ot
                 await asyncio.sleep(0.2)
         await looks_up(other)
         for terminal in (one, other):
-            await ended(terminal)
+            await end_program(terminal)

@@ -16,8 +16,8 @@ from bot.platforms.console.lines import cells
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Rule, Say, Status
 from tests.fakes.programs import python
 from tests.fakes.terminal import PATIENCE
-from tests.stories.installation import CHAT, Installation, Outcome, ScriptedServer, a_tool, scripted
-from tests.turn_events import checked, joined
+from tests.stories.installation import CHAT, Installation, Outcome, ScriptedServer, a_tool, scripted_server
+from tests.turn_events import check_event, reply_texts
 
 READ, WRITE = Call("desk__look", {"at": "shelf"}), Call("desk__file", {"paper": "A4"})
 
@@ -25,7 +25,7 @@ READ, WRITE = Call("desk__look", {"at": "shelf"}), Call("desk__file", {"paper": 
 def desk(folder: Path) -> ScriptedServer:
     """A server with a tool that reads and one that writes. Neither runs without a signature."""
     tools = a_tool("look", reads=True, at="string"), a_tool("file", paper="string")
-    return scripted(folder, "desk", *tools, trusted=True)
+    return scripted_server(folder, "desk", *tools, trusted=True)
 
 
 def answering(answers: Mapping[str, Reply]) -> Rule:
@@ -128,7 +128,7 @@ def test_json_is_one_event_a_line_in_the_order_of_events(tmp_path: Path) -> None
         place = Installation(tmp_path, {"desk": server.entry}, model=model)
         said = place.chat("--json", "--approve", "all", typed="go\nforbidden\n")
     assert said.code == 1
-    events = [checked(event) for event in said.events]
+    events = [check_event(event) for event in said.events]
     *went, failed, ended = events
     assert (failed["event"], ended["event"], ended["data"]["status"]) == ("error", "done", "FAILED")
     assert "that is too long" in failed["data"]["message"]
@@ -141,7 +141,7 @@ def test_json_is_one_event_a_line_in_the_order_of_events(tmp_path: Path) -> None
         assert [event["event"] for event in mine][:2] == ["tool_call_update", "approval_required"]
         assert mine[1]["data"]["signedBy"], "who may approve it"
         assert (mine[-1]["event"], mine[-1]["data"]["status"]) == ("tool_call_update", "COMPLETED")
-    assert list(joined(went).values()) == ["Let me see.", "2 of 2 ran."]
+    assert list(reply_texts(went).values()) == ["Let me see.", "2 of 2 ran."]
     assert went[-1]["data"]["text"] == "2 of 2 ran."
     (filed,) = (call for call in went[-1]["data"]["toolCalls"] if call["name"] == "file")
     assert (filed["server"], filed["arguments"], filed["status"]) == ("desk", {"paper": "A4"}, "COMPLETED")
@@ -267,7 +267,7 @@ def test_a_list_of_japanese_titles_fits_eighty_columns(tmp_path: Path) -> None:
 
 async def test_a_terminal_that_is_to_go_on_with_an_unknown_conversation_ends_with_exit_code_2(tmp_path: Path) -> None:
     async with Installation(tmp_path, {}).terminal("--conversation", "nowhere") as terminal:
-        assert await terminal.ended() == 2
+        assert await terminal.wait_for_exit() == 2
         assert "You have no conversation nowhere." in terminal.text
 
 
@@ -313,13 +313,13 @@ def test_standard_input_goes_with_the_question_as_its_file(tmp_path: Path, subte
             ("no text", "\0\1\2", "neither text in UTF-8 nor an image or a PDF"),
         ):
             with subtests.test(name):
-                said = _fed(place, typed)
+                said = _ask_from_file(place, typed)
                 assert (said.code, said.out) == (1, "")
                 assert cause in said.err
         assert len(model.requests) == asked + 1
 
 
-def _fed(place: Installation, typed: str) -> Outcome:
+def _ask_from_file(place: Installation, typed: str) -> Outcome:
     """Ask with a file at standard input, which may be larger than a pipe."""
     file = place.folder / "given"
     file.write_text(typed)

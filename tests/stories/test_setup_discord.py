@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes.discord import Channel, FakeDiscord, Permission, User
 from tests.fakes.terminal import ProgramOnTerminal
-from tests.stories.setup_program import SetupFolder, answers, refused
+from tests.stories.setup_program import SetupFolder, answers, expect_refusal
 
 WHAT_IT_NEEDS = (
     Permission.VIEW_CHANNEL
@@ -71,7 +71,7 @@ async def test_a_person_sets_up_discord(server: Server) -> None:
         await answers(terminal, "In which channel should it introduce itself?")
         await answers(terminal, "introduce itself in #incidents?")
         await answers(terminal, "Start the bot now?", "n", last=True)
-        assert await terminal.ended() == 0
+        assert await terminal.wait_for_exit() == 0
     assert server.setup.values == {
         "DISCORD_TOKEN": discord.token,
         "DISCORD_SERVERS": discord.guild.id,
@@ -79,20 +79,20 @@ async def test_a_person_sets_up_discord(server: Server) -> None:
     }
     assert server.setup.mode == 0o600
     assert discord.token.encode() not in terminal.raw
-    (message,) = discord.posted(server.incidents)
-    assert "what can you do?" in str(message.described())
+    (message,) = discord.bot_messages(server.incidents)
+    assert "what can you do?" in str(message.to_json())
 
     # A second time everything is ticked, nothing is asked, nothing is posted, and the bot starts.
     async with server.setup.at_terminal("discord") as terminal:
         await answers(terminal, "Start the bot now?", "y", last=True)
-        await discord.gateway.connected()
+        await discord.gateway.wait_for_connections()
         shown = terminal.text
         for step in range(1, 8):
             assert f"[{step}/7]" in shown
         assert "(hidden)" not in shown
         terminal.signal(signal.SIGINT)
-        assert await terminal.ended() == 0
-    assert len(discord.posted(server.incidents)) == 1
+        assert await terminal.wait_for_exit() == 0
+    assert len(discord.bot_messages(server.incidents)) == 1
     assert discord.app.commands[""]  # the start registers them
 
 
@@ -100,13 +100,13 @@ async def test_every_wrong_token_is_told_with_its_fix_and_asked_for_again(server
     discord, ask, reset = server.discord, "Bot token", "press Reset Token"
     server.setup.note("discord", created="yes")
     async with server.setup.at_terminal("discord") as terminal:
-        await refused(terminal, ask, "", "Nothing was entered.", reset)
-        await refused(terminal, ask, discord.app.id, "That is an id, not a token.", reset)
-        await refused(terminal, ask, "ab" * 32, "That is the Public Key", reset)
-        await refused(terminal, ask, "aB3_" * 8, "That is the Client Secret", reset)
-        await refused(terminal, ask, f"Bot {discord.token}", "does not belong to it", "copy the token alone")
-        await refused(terminal, ask, "xoxb-1-2-3", "three parts with dots", reset)
-        await refused(terminal, ask, "MTIz.abcdef.ghijkl", "Discord does not know the token.", reset)
+        await expect_refusal(terminal, ask, "", "Nothing was entered.", reset)
+        await expect_refusal(terminal, ask, discord.app.id, "That is an id, not a token.", reset)
+        await expect_refusal(terminal, ask, "ab" * 32, "That is the Public Key", reset)
+        await expect_refusal(terminal, ask, "aB3_" * 8, "That is the Client Secret", reset)
+        await expect_refusal(terminal, ask, f"Bot {discord.token}", "does not belong to it", "copy the token alone")
+        await expect_refusal(terminal, ask, "xoxb-1-2-3", "three parts with dots", reset)
+        await expect_refusal(terminal, ask, "MTIz.abcdef.ghijkl", "Discord does not know the token.", reset)
         assert not server.setup.env.exists()
         await answers(terminal, ask, discord.token)
         await answers(terminal, "is that the right one?", "n")
@@ -115,7 +115,7 @@ async def test_every_wrong_token_is_told_with_its_fix_and_asked_for_again(server
         await answers(terminal, "is that the right one?")
         await terminal.shows("What now?")
         terminal.press("\x03")
-        assert await terminal.ended() == 130
+        assert await terminal.wait_for_exit() == 130
         assert "`countersign setup discord` continues from there" in terminal.text
         assert discord.token.encode() not in terminal.raw
     # It goes on with the switch, which may stay off; and with an address that takes the clicks away.
@@ -135,20 +135,20 @@ async def test_every_wrong_token_is_told_with_its_fix_and_asked_for_again(server
         await answers(terminal, "What now?")
         await answers(terminal, "Answer in Acme only", "n")
         await answers(terminal, "Who administers?", "2")
-        await refused(terminal, "Name or id of the member", "nobody", "Nobody called 'nobody'", "write the id")
+        await expect_refusal(terminal, "Name or id of the member", "nobody", "Nobody called 'nobody'", "write the id")
         await answers(terminal, "Who administers?", "2")
         await answers(terminal, "Name or id of the member", "ana")
         await answers(terminal, "Who else may approve calls?", server.ana.id)
         await answers(terminal, "In which channel should it introduce itself?")
         await answers(terminal, "introduce itself in #incidents?", "n")
         await answers(terminal, "Start the bot now?", "n", last=True)
-        assert await terminal.ended() == 0
+        assert await terminal.wait_for_exit() == 0
     assert server.setup.values == {
         "DISCORD_TOKEN": discord.token,
         "ADMINS": f"discord:{server.ana.id}",
         "APPROVERS": f"discord:{server.ana.id}",
     }
-    assert discord.posted(server.incidents) == []
+    assert discord.bot_messages(server.incidents) == []
 
 
 async def test_without_a_terminal_every_step_is_printed_or_done(server: Server) -> None:
@@ -176,11 +176,11 @@ async def test_without_a_terminal_every_step_is_printed_or_done(server: Server) 
         "ADMINS": f"discord:{server.ana.id}",
     }
     assert setup.mode == 0o600
-    assert len(discord.posted(server.incidents)) == 1
+    assert len(discord.bot_messages(server.incidents)) == 1
     outcome = await setup.prints("discord", "--print", "--write", "--json")
     assert outcome.code == 0, outcome.out
     assert {event["status"] for event in outcome.events if "step" in event} == {"done"}
-    assert len(discord.posted(server.incidents)) == 1
+    assert len(discord.bot_messages(server.incidents)) == 1
     assert discord.token not in outcome.out + outcome.err
     setup.env.write_text("DISCORD_TOKEN=MTIz.abcdef.ghijkl\n")
     outcome = await setup.prints("discord", "--print")

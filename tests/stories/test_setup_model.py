@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.fakes.llm import Call, FakeLanguageModel, Say
 from tests.fakes.llm_models import Models
-from tests.stories.setup_program import SetupFolder, answers, refused
+from tests.stories.setup_program import SetupFolder, answers, expect_refusal
 
 CALLED = Say(calls=(Call("note_word", {"word": "ready"}),))
 AS_TEXT = '{"name": "note_word", "arguments": {"word": "ready"}}'
@@ -19,16 +19,18 @@ async def test_a_person_connects_a_provider(tmp_path: Path) -> None:
         setup = SetupFolder(tmp_path, ANTHROPIC_BASE_URL=service.base_url)
         async with setup.at_terminal("model") as terminal:
             await answers(terminal, "Which provider do you use?")
-            await refused(terminal, "Anthropic key", "", "Nothing was entered.", "copy the key")
+            await expect_refusal(terminal, "Anthropic key", "", "Nothing was entered.", "copy the key")
             await answers(terminal, "Which provider do you use?")
-            await refused(terminal, "Anthropic key", "xoxb-1-2", "That is a token of Slack", "the key of the provider")
+            await expect_refusal(
+                terminal, "Anthropic key", "xoxb-1-2", "That is a token of Slack", "the key of the provider"
+            )
             await answers(terminal, "Which provider do you use?")
-            await refused(terminal, "Anthropic key", "sk-wrong", "does not accept the key", "ANTHROPIC_API_KEY")
+            await expect_refusal(terminal, "Anthropic key", "sk-wrong", "does not accept the key", "ANTHROPIC_API_KEY")
             assert not setup.env.exists()
             await answers(terminal, "Which provider do you use?")
             await answers(terminal, "Anthropic key", KEY)
             await answers(terminal, "Which model?")
-            assert await terminal.ended() == 0
+            assert await terminal.wait_for_exit() == 0
             assert "✓ model · anthropic:claude-sonnet-5-5 tool call  It called the tool" in terminal.text
             assert "Next: countersign chat" in terminal.text
             assert KEY.encode() not in terminal.raw
@@ -37,13 +39,13 @@ async def test_a_person_connects_a_provider(tmp_path: Path) -> None:
         assert setup.mode == 0o600
         # Again it is ticked; with --redo the key is offered.
         async with setup.at_terminal("model") as terminal:
-            assert await terminal.ended() == 0
+            assert await terminal.wait_for_exit() == 0
             assert "✓ anthropic:claude-sonnet-5-5" in terminal.text
         async with setup.at_terminal("model", "--redo", "model") as terminal:
             await answers(terminal, "Which provider do you use?")
             await answers(terminal, "Use the ANTHROPIC_API_KEY in .env?")
             await answers(terminal, "Which model?", "1", last=True)
-            assert await terminal.ended() == 0
+            assert await terminal.wait_for_exit() == 0
         assert setup.values["BOT_MODEL"] == "anthropic:claude-haiku-5"
 
 
@@ -53,7 +55,7 @@ async def test_a_server_of_ones_own_needs_an_address_and_perhaps_no_key(tmp_path
         setup = SetupFolder(tmp_path)
         async with setup.at_terminal("model") as terminal:
             await answers(terminal, "Which provider do you use?", "5")
-            await refused(terminal, "Address of the server", "localhost", "not the address of a server", "whole")
+            await expect_refusal(terminal, "Address of the server", "localhost", "not the address of a server", "whole")
             await answers(terminal, "Which provider do you use?", "5")
             await answers(terminal, "Address of the server", service.base_url)
             await answers(terminal, "Key; Enter if the server needs none")
@@ -62,7 +64,7 @@ async def test_a_server_of_ones_own_needs_an_address_and_perhaps_no_key(tmp_path
             await terminal.shows("The service does not list 'model-99'", "such as model-")
             await answers(terminal, "Use it anyway?")
             await answers(terminal, "Name of the model", "model-7", last=True)
-            assert await terminal.ended() == 0
+            assert await terminal.wait_for_exit() == 0
             assert "It wrote a trial call as text" in terminal.text
             assert "--tool-call-parser NAME" in terminal.text
         assert setup.values == {"BOT_MODEL": "openai:model-7", "OPENAI_BASE_URL": service.base_url}
@@ -92,7 +94,7 @@ async def test_without_arguments_it_asks_for_a_choice(tmp_path: Path) -> None:
         await answers(terminal, "What do you want to set up?", "3")
         await answers(terminal, "Which provider do you use?", "6")
         await answers(terminal, "What do you want to set up?", "4", last=True)
-        assert await terminal.ended() == 0
+        assert await terminal.wait_for_exit() == 0
         assert "No platform is set up" in terminal.text
     assert setup.values == {"BOT_MODEL": "demo"}
     outcome = await setup.prints("--print")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.fakes.slack import Channel, FakeSlack, Team, User
 from tests.fakes.terminal import ProgramOnTerminal
-from tests.stories.setup_program import SetupFolder, answers, refused
+from tests.stories.setup_program import SetupFolder, answers, expect_refusal
 
 
 class Company:
@@ -67,8 +67,8 @@ async def test_a_person_sets_up_slack(company: Company) -> None:
         await answers(terminal, "Who else may approve calls?")
         await chooses_a_channel(terminal, company)
         await answers(terminal, "Start the bot now?", "n", last=True)
-        assert await terminal.ended() == 0
-        assert terminal.restored
+        assert await terminal.wait_for_exit() == 0
+        assert terminal.is_restored
     assert company.setup.values == {
         "SLACK_BOT_TOKEN": company.slack.bot_token,
         "SLACK_APP_TOKEN": company.slack.app.app_token,
@@ -78,13 +78,13 @@ async def test_a_person_sets_up_slack(company: Company) -> None:
     for token in (company.slack.bot_token, company.slack.app.app_token):
         assert token.encode() not in terminal.raw
         assert token not in (company.setup.folder / "data" / "setup.json").read_text()
-    (message,) = company.slack.posted(company.incidents)
+    (message,) = company.slack.bot_messages(company.incidents)
     assert "what can you do?" in str(message.blocks)
 
     # A second time everything is ticked, nothing is asked, nothing is posted, and the bot starts.
     async with company.setup.at_terminal("slack") as terminal:
         await answers(terminal, "Start the bot now?", "y", last=True)
-        await company.slack.sockets.connected()
+        await company.slack.sockets.wait_for_connections()
         shown = terminal.text
         for step in range(1, 7):
             assert f"[{step}/6]" in shown
@@ -92,8 +92,8 @@ async def test_a_person_sets_up_slack(company: Company) -> None:
         assert "To change a step: --redo app|token" in shown
         assert "(hidden)" not in shown
         terminal.signal(signal.SIGINT)
-        assert await terminal.ended() == 0
-    assert len(company.slack.posted(company.incidents)) == 1
+        assert await terminal.wait_for_exit() == 0
+    assert len(company.slack.bot_messages(company.incidents)) == 1
 
 
 async def test_an_interrupted_setup_goes_on_where_it_stopped(company: Company) -> None:
@@ -103,9 +103,9 @@ async def test_an_interrupted_setup_goes_on_where_it_stopped(company: Company) -
         await answers(terminal, "is this the right workspace?")
         await terminal.shows("App-level token, xapp-… (hidden)")
         terminal.press("\x03")
-        assert await terminal.ended() == 130
+        assert await terminal.wait_for_exit() == 130
         assert "`countersign setup slack` continues from there" in terminal.text
-        assert terminal.restored
+        assert terminal.is_restored
     assert company.setup.values == {"SLACK_BOT_TOKEN": company.slack.bot_token}
     async with company.setup.at_terminal("slack") as terminal:
         await answers(terminal, "App-level token", company.slack.app.app_token)
@@ -118,12 +118,12 @@ async def test_an_interrupted_setup_goes_on_where_it_stopped(company: Company) -
         await terminal.shows("Waiting for it")
         # While it waits, too, Ctrl-C ends it at once.
         terminal.signal(signal.SIGINT)
-        assert await terminal.ended() == 130
+        assert await terminal.wait_for_exit() == 130
     async with company.setup.at_terminal("slack") as terminal:
         await terminal.shows("✓ Socket Mode: Slack offers a connection.", "✓ The admins and owners of the workspace")
         await chooses_a_channel(terminal, company)
         await answers(terminal, "Start the bot now?", "n", last=True)
-        assert await terminal.ended() == 0
+        assert await terminal.wait_for_exit() == 0
 
 
 async def test_every_wrong_bot_token_is_told_with_its_fix_and_asked_for_again(company: Company) -> None:
@@ -134,16 +134,20 @@ async def test_every_wrong_bot_token_is_told_with_its_fix_and_asked_for_again(co
     company.setup.note("slack", created="yes")
     ask = "Bot User OAuth Token"
     async with company.setup.at_terminal("slack") as terminal:
-        await refused(terminal, ask, "", "Nothing was entered.", "OAuth & Permissions")
-        await refused(terminal, ask, slack.app.app_token, "app-level token. It is asked for in the next step", "xoxb-…")
-        await refused(terminal, ask, "xoxp-1-2-3-fake", "the token of a person", "Bot User OAuth Token")
-        await refused(terminal, ask, "xoxe.xoxb-1-fake", "That token expires", "without token rotation")
-        await refused(terminal, ask, slack.app.signing_secret, "not a bot token", "OAuth & Permissions")
-        await refused(terminal, ask, "0123456789abcdef" * 2, "That is a secret of the app", "OAuth & Permissions")
-        await refused(terminal, ask, "xoxb-1 2", "characters that no token has", "copy it again, whole")
-        await refused(terminal, ask, "xoxb-wrong", "not a whole bot token", "OAuth & Permissions")
-        await refused(terminal, ask, "xoxb-1-unknown", "Slack does not know the token.", "copy it again, whole")
-        await refused(terminal, ask, revoked.token, "The token was revoked.", "install the app again")
+        await expect_refusal(terminal, ask, "", "Nothing was entered.", "OAuth & Permissions")
+        await expect_refusal(
+            terminal, ask, slack.app.app_token, "app-level token. It is asked for in the next step", "xoxb-…"
+        )
+        await expect_refusal(terminal, ask, "xoxp-1-2-3-fake", "the token of a person", "Bot User OAuth Token")
+        await expect_refusal(terminal, ask, "xoxe.xoxb-1-fake", "That token expires", "without token rotation")
+        await expect_refusal(terminal, ask, slack.app.signing_secret, "not a bot token", "OAuth & Permissions")
+        await expect_refusal(
+            terminal, ask, "0123456789abcdef" * 2, "That is a secret of the app", "OAuth & Permissions"
+        )
+        await expect_refusal(terminal, ask, "xoxb-1 2", "characters that no token has", "copy it again, whole")
+        await expect_refusal(terminal, ask, "xoxb-wrong", "not a whole bot token", "OAuth & Permissions")
+        await expect_refusal(terminal, ask, "xoxb-1-unknown", "Slack does not know the token.", "copy it again, whole")
+        await expect_refusal(terminal, ask, revoked.token, "The token was revoked.", "install the app again")
         assert not company.setup.env.exists()
         await answers(terminal, ask, other.token)
         await answers(terminal, "@countersign in beta.slack.com: is this the right workspace?", "n")
@@ -190,15 +194,15 @@ async def test_every_wrong_app_level_token_is_told_with_its_fix_and_asked_for_ag
     company.setup.note("slack", created="yes", team="T0ACME")
     async with company.setup.at_terminal("slack") as terminal:
         await terminal.shows(f"https://api.slack.com/apps/{slack.app.id}/general")
-        await refused(terminal, ask, "", "Nothing was entered.", "connections:write")
-        await refused(terminal, ask, slack.bot_token, "That is the bot token again.", "App-Level Tokens")
-        await refused(terminal, ask, "xoxp-1-fake", "That is not an app-level token", "App-Level Tokens")
-        await refused(terminal, ask, "xapp-1-A0OTHER-1-x", "(invalid_auth)", "check SLACK_APP_TOKEN")
+        await expect_refusal(terminal, ask, "", "Nothing was entered.", "connections:write")
+        await expect_refusal(terminal, ask, slack.bot_token, "That is the bot token again.", "App-Level Tokens")
+        await expect_refusal(terminal, ask, "xoxp-1-fake", "That is not an app-level token", "App-Level Tokens")
+        await expect_refusal(terminal, ask, "xapp-1-A0OTHER-1-x", "(invalid_auth)", "check SLACK_APP_TOKEN")
         slack.app.app_scopes.clear()
-        await refused(terminal, ask, slack.app.app_token, "(missing_scope)", "scope connections:write")
+        await expect_refusal(terminal, ask, slack.app.app_token, "(missing_scope)", "scope connections:write")
         slack.app.app_scopes.add("connections:write")
         slack.app.app_token = "xapp-1-A0OTHER-1-fake"
-        await refused(
+        await expect_refusal(
             terminal, ask, slack.app.app_token, "is of app A0OTHER, the bot token of app A0COUNTER", "the app"
         )
         slack.app.app_token = "xapp-1-A0COUNTER-2-fake"
@@ -248,25 +252,29 @@ async def test_people_are_found_by_email_name_and_id_and_a_channel_is_joined(com
     company.setup.note("slack", created="yes", team="T0ACME")
     you = "You in Slack"
     async with company.setup.at_terminal("slack", "--wait", "1") as terminal:
-        await refused(terminal, you, "nobody", "Slack knows nobody called 'nobody'", "write the id")
-        await refused(terminal, you, "U0NOBODY99", "Slack knows nobody called 'U0NOBODY99'", "write the id")
-        await refused(terminal, you, "priya@acme.example", "users:read.email", "write the member id")
+        await expect_refusal(terminal, you, "nobody", "Slack knows nobody called 'nobody'", "write the id")
+        await expect_refusal(terminal, you, "U0NOBODY99", "Slack knows nobody called 'U0NOBODY99'", "write the id")
+        await expect_refusal(terminal, you, "priya@acme.example", "users:read.email", "write the member id")
         slack.installation.scopes.add("users:read.email")
-        await refused(terminal, you, "sam@acme.example", "Slack knows nobody", "write the id")
+        await expect_refusal(terminal, you, "sam@acme.example", "Slack knows nobody", "write the id")
         await answers(terminal, you, "sam")
         await answers(terminal, "Which sam?", "")
-        await refused(terminal, "Who else may approve calls?", "sam", "2 people are called 'sam'", "write the id")
+        await expect_refusal(
+            terminal, "Who else may approve calls?", "sam", "2 people are called 'sam'", "write the id"
+        )
         await answers(terminal, "Who else may approve calls?", "@ops, Ann")
         await terminal.shows("Sam (U", "member of the workspace, administers")
-        await refused(terminal, "Channel", "#nowhere", "was not invited into #nowhere yet", "type the line above")
+        await expect_refusal(
+            terminal, "Channel", "#nowhere", "was not invited into #nowhere yet", "type the line above"
+        )
         slack.installation.scopes.add("channels:join")
         await answers(terminal, "Channel", f"https://acme.slack.com/archives/{company.incidents.id}")
         await terminal.shows("The bot joined it by itself.")
         await answers(terminal, "introduce itself in #incidents?", "n")
         await answers(terminal, "Start the bot now?", "n", last=True)
-        assert await terminal.ended() == 0
+        assert await terminal.wait_for_exit() == 0
     assert company.setup.values["APPROVERS"] == f"slack-group:{ops.id},slack:{_id(slack, 'Ann')}"
-    assert slack.posted(company.incidents) == []
+    assert slack.bot_messages(company.incidents) == []
 
 
 def _id(slack: FakeSlack, name: str) -> str:
@@ -291,13 +299,13 @@ async def test_an_app_for_http_with_some_features(company: Company) -> None:
         manifest = _manifest(terminal.raw.decode())
         await answers(terminal, "Bot User OAuth Token", slack.bot_token)
         await answers(terminal, "is this the right workspace?")
-        await refused(terminal, "Signing Secret", "xapp-1", "That is not a signing secret", "not Client Secret")
+        await expect_refusal(terminal, "Signing Secret", "xapp-1", "That is not a signing secret", "not Client Secret")
         await answers(terminal, "Signing Secret", "0123456789abcdef" * 2)
         await terminal.shows("https://bot.example.com/slack/events")
         await answers(terminal, "You in Slack")
         await chooses_a_channel(terminal, company)
         await answers(terminal, "Start the bot now?", "n", last=True)
-        assert await terminal.ended() == 0
+        assert await terminal.wait_for_exit() == 0
     assert manifest["display_information"]["name"] == manifest["features"]["bot_user"]["display_name"] == "Ops"
     assert not {"slash_commands", "shortcuts", "agent_view"} & manifest["features"].keys()
     assert set(manifest["oauth_config"]["scopes"]["bot"]) == slack.installation.scopes
@@ -306,7 +314,7 @@ async def test_an_app_for_http_with_some_features(company: Company) -> None:
     assert manifest["settings"]["socket_mode_enabled"] is False
     assert company.setup.values["SLACK_WITHOUT"] == "commands,direct"
     assert company.setup.values["PUBLIC_URL"] == "https://bot.example.com"
-    assert "/mcp list" not in str(slack.posted(company.incidents)[0].blocks)
+    assert "/mcp list" not in str(slack.bot_messages(company.incidents)[0].blocks)
 
 
 def _manifest(text: str) -> Any:
@@ -340,7 +348,7 @@ async def test_a_channel_may_wait_for_later(company: Company) -> None:
     async with company.setup.at_terminal("slack") as terminal:
         await answers(terminal, "Channel", "skip")
         await answers(terminal, "Start the bot now?", "n", last=True)
-        assert await terminal.ended() == 0
+        assert await terminal.wait_for_exit() == 0
         assert "Later: in a channel, type /invite @countersign" in terminal.text
     async with company.setup.at_terminal("slack", "--redo", "channel") as terminal:
         await answers(terminal, "Channel")
@@ -348,8 +356,8 @@ async def test_a_channel_may_wait_for_later(company: Company) -> None:
         company.invite()
         await answers(terminal, "introduce itself in #incidents?")
         await answers(terminal, "Start the bot now?", "n", last=True)
-        assert await terminal.ended() == 0
-    assert len(slack.posted(company.incidents)) == 1
+        assert await terminal.wait_for_exit() == 0
+    assert len(slack.bot_messages(company.incidents)) == 1
 
 
 # -------------------- without a terminal
@@ -400,7 +408,7 @@ async def test_a_script_sets_up_slack_with_tokens_from_standard_input(company: C
     outcome = await company.setup.prints(*words, typed=typed)
     assert outcome.code == 4, outcome.out  # nothing is written, joined or posted so far
     assert not company.setup.env.exists()
-    assert slack.posted(company.incidents) == []
+    assert slack.bot_messages(company.incidents) == []
     outcome = await company.setup.prints(*words, "--write", typed=typed)
     assert outcome.code == 0, outcome.out
     assert company.setup.values == {
@@ -409,13 +417,13 @@ async def test_a_script_sets_up_slack_with_tokens_from_standard_input(company: C
         "ADMINS": f"slack:{company.priya.id}",
     }
     assert company.setup.mode == 0o600
-    assert len(slack.posted(company.incidents)) == 1
+    assert len(slack.bot_messages(company.incidents)) == 1
     outcome = await company.setup.prints("slack", "--print", "--write", "--json")
     assert outcome.code == 0, outcome.out
     steps = [event for event in outcome.events if "step" in event]
     assert [step["step"] for step in steps] == ["app", "token", "connection", "admins", "channel", "message"]
     assert {step["status"] for step in steps} == {"done"}
-    assert len(slack.posted(company.incidents)) == 1
+    assert len(slack.bot_messages(company.incidents)) == 1
     for token in (slack.bot_token, slack.app.app_token):
         assert token not in outcome.out + outcome.err
 

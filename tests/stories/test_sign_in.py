@@ -43,7 +43,7 @@ async def test_an_admin_signs_the_bot_in_and_everybody_uses_the_server_also_afte
                 await slack.press(sam, added, "Sign in to guarded")
                 offered = await company.hears(sam, "lets the bot in once somebody has signed in", "for 10 minutes")
                 # Nobody else is shown anything of it.
-                assert [message for message in slack.posted(company.incidents) if not message.ephemeral_to] == []
+                assert [message for message in slack.bot_messages(company.incidents) if not message.ephemeral_to] == []
                 assert company.whispers(company.priya) == []
 
                 address = link_of(offered.blocks, oauth.issuer)
@@ -64,7 +64,7 @@ async def test_an_admin_signs_the_bot_in_and_everybody_uses_the_server_also_afte
                 assert await bot.leaves() == 0
                 second = bot.log
             assert oauth.grants("authorization_code") == 1
-            written = company.place.written()
+            written = company.place.folder_files()
             hidden = [*oauth.tokens, brought["code"], brought["state"], oauth.forms("/token")[0]["code_verifier"]]
             for secret in hidden:
                 assert secret not in first + second

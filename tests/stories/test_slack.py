@@ -40,7 +40,7 @@ async def test_slacks_own_stop_ends_the_stream_and_the_work(team: SlackTeam) -> 
         await team.reads(talk, STOPPED)
     assert all(message.stream is None or not message.stream.open for message in team.messages(talk))
     assert team.slack.status(dm, talk.question.ts) == ""
-    assert "stopped while running" in team.shown(talk)
+    assert "stopped while running" in team.visible_text(talk)
 
 
 async def test_ten_streams_at_once_stay_below_the_limits_of_slack_and_end_complete(team: SlackTeam) -> None:
@@ -55,7 +55,7 @@ async def test_ten_streams_at_once_stay_below_the_limits_of_slack_and_end_comple
             (answer,) = team.messages(talk)
             assert "The end." in team.words(answer)
     assert team.slack.calls.of("chat.startStream")
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ async def test_a_workspace_without_the_newest_features_gets_the_same_answers(
     async with team.at_work():
         talk = team.ask_directly("file it")
         await team.reads(talk, FINAL)
-    said = team.shown(talk)
+    said = team.visible_text(talk)
     assert said.count("I file it.") == said.count("Filed, at last.") == 1
     assert team.toolbox.names == [CREATE]
 
@@ -88,9 +88,9 @@ async def test_a_user_of_another_organisation_neither_asks_nor_approves(team: Sl
     team.model.script = [ask_for(call(CREATE, summary="One"))]
     async with team.carded("file it") as (_talk, card):
         await team.press(stella, card, "Approve")
-        await team.until(lambda: len(team.told(stella)) == 1)
+        await team.until(lambda: len(team.private_replies(stella)) == 1)
         team.ask("file another", by=stella)
-        await team.until(lambda: len(team.told(stella)) == 2)
+        await team.until(lambda: len(team.private_replies(stella)) == 2)
     assert team.toolbox.calls == []
     assert len(team.model.requests) == 1
 
@@ -108,10 +108,10 @@ async def test_the_two_events_of_a_mention_are_one_question_in_whichever_order_t
         talk = team.ask("why?")
         await team.reads(talk, FINAL)
         await team.deliver_again(talk)
-    assert len([each for each in team.slack.sent if each.event.get("ts") == talk.question.ts]) == 2
+    assert len([each for each in team.slack.sent_deliveries if each.event.get("ts") == talk.question.ts]) == 2
     assert len(team.model.requests) == 1
     assert len(team.messages(talk)) == 1
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_an_approval_turn_takes_two_posts_and_at_most_three_edits(team: SlackTeam) -> None:
@@ -125,5 +125,5 @@ async def test_an_approval_turn_takes_two_posts_and_at_most_three_edits(team: Sl
     posts, edits = (len(team.slack.calls.of(method)) for method in ("chat.postMessage", "chat.update"))
     assert posts == 2
     assert edits <= 3
-    assert "✓ jira.create_issue" in team.shown(talk)
-    assert team.refused() == []
+    assert "✓ jira.create_issue" in team.visible_text(talk)
+    assert team.failed_calls() == []

@@ -79,7 +79,7 @@ async def test_files_opinions_the_shortcut_and_the_queue(
         company.ask("and then?", asked.ts)
         clerk.gate.open()
         await company.draws(asked.ts, "You said: and then?.")
-        assert not slack.calls.refused()
+        assert not slack.calls.failed_calls()
         assert "Traceback" not in bot.log
 
 
@@ -103,5 +103,5 @@ async def test_a_waiting_call_is_approved_from_home_where_it_is_gone_afterwards_
         await company.draws(asked.ts, "It said: Saved as note #1")
         assert company.place.notes == ["The deploy is at noon."]
         await slack.until(lambda: "Nothing waits for you." in str(getattr(slack.home(sam), "drawn", "")), 30)
-        assert not slack.calls.refused()
+        assert not slack.calls.failed_calls()
         assert "Traceback" not in bot.log

@@ -42,7 +42,7 @@ async def test_a_question_is_answered_and_a_change_waits_for_an_approver(
         slack, priya, sam = company.slack, company.priya, company.sam
         asked = company.ask("hello")
         answer = await company.draws(asked.ts, "AI answer")
-        assert "You said: hello." in company.said(asked.ts)[0]
+        assert "You said: hello." in company.public_texts(asked.ts)[0]
         assert company.buttons(answer) == []
 
         company.ask(KEEP_IT, asked.ts)
@@ -54,7 +54,7 @@ async def test_a_question_is_answered_and_a_change_waits_for_an_approver(
         await company.draws(asked.ts, "It said: Saved as note #1")
         assert company.place.notes == ["The deploy is at noon."]
         await slack.until(
-            lambda: not any("cs.stop" in str(message.blocks) for message in slack.posted(company.incidents))
+            lambda: not any("cs.stop" in str(message.blocks) for message in slack.bot_messages(company.incidents))
         )
 
         dm = slack.dm(priya)
@@ -63,7 +63,7 @@ async def test_a_question_is_answered_and_a_change_waits_for_an_approver(
         await slack.until(lambda: slack.calls.of("chat.startStream"), PATIENCE)
         gate.open()
         await company.reads(private.ts, "AI answer", dm, seconds=30)
-        assert len(company.said(private.ts, dm)) == 1
+        assert len(company.public_texts(private.ts, dm)) == 1
 
         await slack.command(priya, "/conversations", "list", company.incidents)
         await company.hears(priya, "Conversations", "hello")
@@ -74,12 +74,12 @@ async def test_a_question_is_answered_and_a_change_waits_for_an_approver(
         assert listed.thread_ts == asked.ts
         slack.open_home(sam)
         await slack.until(lambda: slack.home(sam))
-        assert not slack.calls.refused()
+        assert not slack.calls.failed_calls()
         assert await bot.leaves() == 0
         assert "ERROR" not in bot.log
         assert "Traceback" not in bot.log
         for secret in (slack.bot_token, slack.app.app_token, KEY):
-            assert not [name for name, content in company.place.written().items() if secret.encode() in content]
+            assert not [name for name, content in company.place.folder_files().items() if secret.encode() in content]
 
 
 async def test_a_message_written_after_a_kill_is_answered_once_by_the_next_process(
@@ -103,11 +103,11 @@ async def test_a_message_written_after_a_kill_is_answered_once_by_the_next_proce
             await company.draws(asked.ts, "You said: are you there?.")
             await company.draws(other.ts, "You said: and here?.")
             await company.reads(late.ts, "You said: and me?.", dm, seconds=30)
-            posted = [message.text for place in (company.incidents, dm) for message in slack.posted(place)]
+            posted = [message.text for place in (company.incidents, dm) for message in slack.bot_messages(place)]
             assert len(posted) == 6, posted
-            assert str(company.said(asked.ts)).count("You said: and now?.") == 1
+            assert str(company.public_texts(asked.ts)).count("You said: and now?.") == 1
             assert "Traceback" not in second.log
-            assert not slack.calls.refused()
+            assert not slack.calls.failed_calls()
 
 
 async def test_remarks_of_colleagues_stay_unanswered_after_a_kill(tmp_path: Path, model: FakeLanguageModel) -> None:
@@ -131,8 +131,8 @@ async def test_remarks_of_colleagues_stay_unanswered_after_a_kill(tmp_path: Path
             assert last.ts > root.ts
             assert [request.question for request in model.requests] == ["why?", "and now?", "anything else?"]
             places = (company.incidents, slack.dm(sam), slack.dm(company.priya))
-            posted = [message.text for place in places for message in slack.posted(place)]
-            assert len(posted) == str(company.said(root.ts)).count("You said: ") == 3, posted
+            posted = [message.text for place in places for message in slack.bot_messages(place)]
+            assert len(posted) == str(company.public_texts(root.ts)).count("You said: ") == 3, posted
             assert "Traceback" not in second.log
 
 
@@ -165,8 +165,8 @@ async def test_a_server_that_an_admin_adds_in_a_modal_is_used_by_the_next_questi
             await slack.press(sam, off, "Undo")
             await company.hears(sam, "is on")
             company.ask(LOOK_UP, asked.ts)
-            await slack.until(lambda: str(company.said(asked.ts)).count("It said: ticket 7 is open.") == 2, 30)
-            assert not slack.calls.refused()
+            await slack.until(lambda: str(company.public_texts(asked.ts)).count("It said: ticket 7 is open.") == 2, 30)
+            assert not slack.calls.failed_calls()
             assert "Traceback" not in bot.log
 
 

@@ -40,10 +40,10 @@ def clerk(request: Request) -> Reply:
     return Hold(answer, Gate()) if request.question == THINK else answer
 
 
-async def delivered(company: Company) -> None:
+async def wait_for_acknowledgements(company: Company) -> None:
     """Wait until everything that Slack sent is acknowledged."""
     slack = company.slack
-    await slack.until(lambda: slack.sent and all(each.acknowledged for each in slack.sent), 30)
+    await slack.until(lambda: slack.sent_deliveries and all(each.is_acknowledged for each in slack.sent_deliveries), 30)
 
 
 async def test_an_answer_in_the_middle_of_which_the_program_is_told_to_leave_is_completed_by_the_next(
@@ -55,18 +55,18 @@ async def test_an_answer_in_the_middle_of_which_the_program_is_told_to_leave_is_
             async with company.bot() as bot:
                 asked = company.ask("why?")
                 await asyncio.wrap_future(slowly.gate.reached)
-                await delivered(company)
+                await wait_for_acknowledgements(company)
                 await company.draws(asked.ts, "You said: why?")
                 assert await bot.leaves() == 0
                 assert "Traceback" not in bot.log
             async with company.bot():
                 await company.draws(asked.ts, "AI answer")
-            said = company.said(asked.ts)
+            said = company.public_texts(asked.ts)
             assert len(said) == 1, said
             assert said[0].count("You said: why?. That was all.") == 1
             assert "Stop" not in said[0]
             assert slowly.asked == 2
-            assert not company.slack.calls.refused()
+            assert not company.slack.calls.failed_calls()
 
 
 async def test_when_the_app_is_removed_from_the_workspace_the_program_ends_with_cause_and_fix(
@@ -95,15 +95,15 @@ async def test_by_http_requests_with_the_signature_of_slack_are_answered_and_oth
             posts.secret = "not-the-one"
             # Slack has no such message: the bot would find a real one later, when it reads up on missed messages.
             slack.tell("app_mention", _forged_mention(company, "let me in"))
-            sent = list(slack.sent)
+            sent = list(slack.sent_deliveries)
             await slack.until(lambda: all(len(each.attempts) == 2 and each.attempts[1].outcome for each in sent))
             assert {attempt.status for each in sent for attempt in each.attempts} == {401}
 
             posts.secret = secret
             asked = company.ask("hello")
             await company.draws(asked.ts, "AI answer")
-            assert "You said: hello." in company.said(asked.ts)[0]
-            assert company.said(FORGED_TS) == []
+            assert "You said: hello." in company.public_texts(asked.ts)[0]
+            assert company.public_texts(FORGED_TS) == []
             await slack.command(company.sam, "/mcp", "list", company.incidents)
             await company.hears(company.sam, "No servers yet.")
             assert [request.question for request in model.requests] == ["hello"]
@@ -125,8 +125,8 @@ async def test_one_process_receives_and_another_that_slack_never_calls_answers_a
         slack = company.slack
         async with company.bot("--only", "slack") as front:
             asked = company.ask(KEEP_IT)
-            await delivered(company)
-            assert company.said(asked.ts) == []
+            await wait_for_acknowledgements(company)
+            assert company.public_texts(asked.ts) == []
             async with company.bot("--only", "worker", receiving=False, SLACK_APP_TOKEN="") as back:
                 card = await company.draws(asked.ts, "cs.approve")
                 assert company.place.notes == []
@@ -138,8 +138,8 @@ async def test_one_process_receives_and_another_that_slack_never_calls_answers_a
                 message = await company.draws(asked.ts, THINK)
                 await slack.press(company.priya, message, "Stop")
                 await company.draws(asked.ts, "Stopped by ")
-                assert "\nStop\n" not in f"{company.said(asked.ts)[-1]}\n"
+                assert "\nStop\n" not in f"{company.public_texts(asked.ts)[-1]}\n"
                 assert slack.sockets.ever == 1
-                assert not slack.calls.refused()
+                assert not slack.calls.failed_calls()
                 assert (await back.leaves(), await front.leaves()) == (0, 0)
                 assert "Traceback" not in front.log + back.log

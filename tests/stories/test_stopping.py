@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Say
 from tests.fakes.terminal import PATIENCE
-from tests.stories.installation import Installation, a_tool, becomes, scripted
+from tests.stories.installation import Installation, a_tool, becomes, scripted_server
 
 CTRL_C = "\x03"
 
@@ -16,7 +16,7 @@ async def test_ctrl_c_stops_a_reply_and_a_tool_and_the_next_message_works_and_a_
     tmp_path: Path,
 ) -> None:
     never = Gate()
-    office = scripted(tmp_path, "office", a_tool("print_report"), calls={"print_report": {"do": "silence"}})
+    office = scripted_server(tmp_path, "office", a_tool("print_report"), calls={"print_report": {"do": "silence"}})
     with FakeLanguageModel(
         "openai",
         Hold(Say("A long story begins"), never),
@@ -48,14 +48,14 @@ async def test_ctrl_c_stops_a_reply_and_a_tool_and_the_next_message_works_and_a_
 
             await terminal.asks("another one", "Another story")
             terminal.press(CTRL_C + CTRL_C)
-            assert await terminal.ended() == 130
-            assert terminal.restored
+            assert await terminal.wait_for_exit() == 130
+            assert terminal.is_restored
     assert model.refusals == []
 
 
 async def test_a_call_that_only_reads_is_not_said_to_be_unsent_when_it_is_stopped(tmp_path: Path) -> None:
     tools = a_tool("print_report", reads=True)
-    office = scripted(tmp_path, "office", tools, calls={"print_report": {"do": "silence"}}, trusted=True)
+    office = scripted_server(tmp_path, "office", tools, calls={"print_report": {"do": "silence"}}, trusted=True)
     with FakeLanguageModel("openai", Say(calls=(Call("office__print_report"),)), Say("It was stopped.")) as model:
         place = Installation(
             tmp_path, {"office": office.entry}, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW"

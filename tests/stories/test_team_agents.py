@@ -20,7 +20,7 @@ def with_agents(team: Team) -> None:
     team.profiles = (SUPPORT, DATA, FINANCE)
     team.bindings = (Binding(here, "p1", by_name=True), Binding(here, "p2", by_name=True))
     held = CommandHarness()
-    held.profiles.kept = {profile.id: profile for profile in team.profiles}
+    held.profiles.entries = {profile.id: profile for profile in team.profiles}
     held.profiles.by_name = [(binding.place, binding.profile) for binding in team.bindings]
     team.commands = held.registry
 
@@ -186,8 +186,8 @@ async def test_a_server_is_off_until_an_admin_presses_the_button_that_enables_it
         offer = await team.sees(team.sam, "Enable notes here")
         assert "off for default: /profile enable notes" in team.words(offer)
         await team.press(team.sam, offer, "Enable notes here")
-        await team.until(lambda: held.profiles.kept)
-        team.book.amend((), held.profiles.kept.values(), await held.profiles.bindings())
+        await team.until(lambda: held.profiles.entries)
+        team.book.amend((), held.profiles.entries.values(), await held.profiles.bindings())
         await team.reads(team.ask("and now?"), "Something.")
     before, after = ([given.name for given in request.tools] for request in team.model.requests)
     assert ("notes__add" in before, "notes__add" in after) == (False, True)

@@ -36,7 +36,7 @@ async def test_no_call_runs_before_an_approver_has_approved(team: Team) -> None:
     assert team.toolbox.names == [CREATE]
     assert "Approved by " in team.words(card)
     assert team.buttons(card) == []
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_a_group_of_approvers_approves_until_a_member_leaves_it(team: Team) -> None:
@@ -61,9 +61,9 @@ async def test_a_user_outside_the_audience_neither_asks_nor_approves(team: Team)
     team.model.script = [ask_for(call(CREATE, summary="One"))]
     async with team.carded("file it") as (_talk, card):
         await team.press(stella, card, "Approve")
-        await team.until(lambda: len(team.told(stella)) == 1)
+        await team.until(lambda: len(team.private_replies(stella)) == 1)
         team.ask("file another", by=stella)
-        await team.until(lambda: len(team.told(stella)) == 2)
+        await team.until(lambda: len(team.private_replies(stella)) == 2)
         team.model.script = [say("Fine.")]
         after = team.ask("and now?")
         await team.reads(after, FINAL)
@@ -79,7 +79,7 @@ async def test_two_approvers_at_once_run_the_call_once(team: Team) -> None:
         before = team.screen(card)
         await asyncio.gather(*(team.press(who, card, "Approve", old=before) for who in (team.sam, ada, team.sam)))
         await team.reads(talk, "Filed.")
-        await team.until(lambda: len(team.told(team.sam) + team.told(ada)) >= 2)
+        await team.until(lambda: len(team.private_replies(team.sam) + team.private_replies(ada)) >= 2)
     assert team.toolbox.names == [CREATE]
 
 
@@ -97,7 +97,7 @@ async def test_a_denial_with_a_reason_reaches_the_model(team: Team) -> None:
 
 async def test_a_user_without_rights_is_told_so_before_being_asked_for_a_reason_or_to_confirm(team: Team) -> None:
     def told_times(person: Any, times: int) -> bool:
-        return len(team.told(person)) == times
+        return len(team.private_replies(person)) == times
 
     lee = team.person("Lee")
     team.toolbox.add(tool(CREATE, destructive=True))
@@ -107,8 +107,8 @@ async def test_a_user_without_rights_is_told_so_before_being_asked_for_a_reason_
         for number, label in enumerate(("Approve", "Deny"), 1):
             await team.press(lee, card, label)
             await team.until(partial(told_times, lee, number))
-            assert "You may not approve this." in team.told(lee)[-1]
-            assert "Reason" not in team.opened(lee)
+            assert "You may not approve this." in team.private_replies(lee)[-1]
+            assert "Reason" not in team.last_private_reply(lee)
         assert [team.buttons(message) for message in team.alone(lee)] == [[], []]
         assert any(label.startswith("Approve") for label in team.buttons(card))
     assert team.toolbox.calls == []
@@ -143,7 +143,7 @@ async def test_a_card_outlives_the_process_that_drew_it(team: Team) -> None:
         await team.press(team.sam, card, "Approve")
         await team.reads(talk, "Filed.")
     assert team.toolbox.names == [CREATE]
-    assert team.shown(talk).count("Approved by ") == team.words(card).count("Approved by ")
+    assert team.visible_text(talk).count("Approved by ") == team.words(card).count("Approved by ")
 
 
 async def test_a_press_on_a_card_that_has_timed_out_runs_nothing(team: Team) -> None:
@@ -157,7 +157,7 @@ async def test_a_press_on_a_card_that_has_timed_out_runs_nothing(team: Team) -> 
         await team.reads(talk, "Nobody signed.")
         await team.until(lambda: "Timed out. Not run." in team.words(card))
         await team.press(team.sam, card, "Approve", old=before)
-        await team.until(lambda: team.told(team.sam))
+        await team.until(lambda: team.private_replies(team.sam))
     assert team.toolbox.calls == []
 
 
@@ -172,7 +172,7 @@ async def test_stop_while_an_approval_is_waited_for_takes_the_question_back(team
         await team.reads(talk, STOPPED)
         await team.until(lambda: "Cancelled. Not run." in team.words(card))
         await team.press(team.sam, card, "Approve", old=before)
-        await team.until(lambda: team.told(team.sam))
+        await team.until(lambda: team.private_replies(team.sam))
     assert team.toolbox.calls == []
 
 
@@ -213,7 +213,7 @@ async def test_a_call_of_unknown_outcome_is_checked_and_run_again_with_a_fresh_a
         await team.settles(card)
         await team.until(lambda: team.toolbox.names == [CREATE, CREATE])
     assert len(team.model.requests) == 3
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_a_secret_among_the_arguments_is_in_no_shared_message_no_log_and_no_audit(
@@ -227,10 +227,10 @@ async def test_a_secret_among_the_arguments_is_in_no_shared_message_no_log_and_n
         card = await team.offers(talk, "View all to approve")
         assert "api_key" in team.words(card)
         await team.press(team.sam, card, "View all to approve")
-        await team.until(lambda: secret in team.opened(team.sam))
+        await team.until(lambda: secret in team.last_private_reply(team.sam))
         await team.press_opened(team.sam, "Approve")
         await team.reads(talk, "Filed.")
-        shown = team.shown(talk)
+        shown = team.visible_text(talk)
     assert [arguments["api_key"] for _, arguments, _ in team.toolbox.calls] == [secret]
     ours = "".join(record.getMessage() for record in caplog.records if record.name.startswith("bot."))
     audited = str(await audit_of(team))

@@ -163,7 +163,7 @@ async def test_a_delegate_decides_in_the_place_of_an_approver_until_the_delegati
         await database.close()
         second = await team.card(team.ask("pay Zoe"))
         await team.press(dan, second, "Approve")
-        await team.until(lambda: any("You may not approve this" in text for text in team.told(dan)))
+        await team.until(lambda: any("You may not approve this" in text for text in team.private_replies(dan)))
     assert team.toolbox.names == [SEND]
 
 
@@ -201,12 +201,12 @@ async def test_the_list_is_shown_to_a_user_who_types_its_name_to_the_bot_and_has
         await team.card(team.ask("pay everybody"))
         team.ask("approvals", by=team.sam)
 
-        def listed() -> list[Any]:
+        def inbox_messages() -> list[Any]:
             seen = [*team.alone(team.sam), *team.messages_in(team.direct(team.sam))]
             return [message for message in seen if "Waiting for you (5)" in team.words(message)]
 
-        await team.until(listed)
-        assert "Person 3" in team.words(listed()[-1])
-        assert "Person 4" not in team.words(listed()[-1])
-        await team.press(team.sam, listed()[-1], "More")
-        await team.until(lambda: "Person 4" in team.words(listed()[-1]))
+        await team.until(inbox_messages)
+        assert "Person 3" in team.words(inbox_messages()[-1])
+        assert "Person 4" not in team.words(inbox_messages()[-1])
+        await team.press(team.sam, inbox_messages()[-1], "More")
+        await team.until(lambda: "Person 4" in team.words(inbox_messages()[-1]))

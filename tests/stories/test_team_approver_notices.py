@@ -29,7 +29,7 @@ def payments(team: Team, *approvers: str, **terms: object) -> None:
 
 def calls_of(team: Team, talk: Talk, who: str) -> int:
     """How many messages where the answer is have notified this user or group."""
-    return sum(who in team.called(message) for message in team.messages(talk))
+    return sum(who in team.notified_ids(message) for message in team.messages(talk))
 
 
 def reads(team: Team, message: object) -> str:
@@ -46,7 +46,7 @@ async def test_an_approver_who_never_wrote_in_the_thread_is_mentioned_on_the_car
     ada = team.person("Ada")
     payments(team, team.principal(team.sam), team.principal(ada), quorum=2)
     async with team.carded("pay Ben") as (talk, card):
-        assert team.called(card) == {team.sam.id, ada.id}
+        assert team.notified_ids(card) == {team.sam.id, ada.id}
         assert "needs 2 of" in reads(team, card)
         await team.press(team.sam, card, "Approve")
         await team.until(lambda: "1 of 2 approved by" in team.words(card))
@@ -64,7 +64,7 @@ async def test_a_card_names_an_administrator_where_no_approver_is_named_and_the_
     async with team.at_work():
         card = await team.card(team.ask("pay Ben"))
         assert "can be approved by an administrator" in reads(team, card)
-        assert team.called(card) == set()
+        assert team.notified_ids(card) == set()
 
 
 async def test_askers_who_may_approve_their_call_alone_are_named_and_no_approver_is_notified(team: Team) -> None:
@@ -73,14 +73,14 @@ async def test_askers_who_may_approve_their_call_alone_are_named_and_no_approver
     async with team.at_work():
         card = await team.card(team.ask("pay Ben", by=team.sam))
         assert is_named(team, card, ada)
-        assert team.called(card) == set()
+        assert team.notified_ids(card) == set()
 
 
 async def test_under_four_eyes_the_others_are_mentioned_and_the_asker_is_not(team: Team) -> None:
     ada = team.person("Ada")
     payments(team, team.principal(team.sam), team.principal(ada), four_eyes=True)
     async with team.at_work():
-        assert team.called(await team.card(team.ask("pay Ben", by=team.sam))) == {ada.id}
+        assert team.notified_ids(await team.card(team.ask("pay Ben", by=team.sam))) == {ada.id}
 
 
 async def test_a_group_of_six_is_mentioned_as_the_group_and_one_of_five_as_its_members(team: Team) -> None:
@@ -89,10 +89,10 @@ async def test_a_group_of_six_is_mentioned_as_the_group_and_one_of_five_as_its_m
     large, small = team.group("finance", *people), team.group("board", *people[:5])
     payments(team, large)
     async with team.at_work():
-        assert team.called(await team.card(team.ask("pay Ben"))) == {large.partition(":")[2]}
+        assert team.notified_ids(await team.card(team.ask("pay Ben"))) == {large.partition(":")[2]}
     payments(team, small)
     async with team.at_work():
-        assert team.called(await team.card(team.ask("pay Ben"))) == {person.id for person in people[:5]}
+        assert team.notified_ids(await team.card(team.ask("pay Ben"))) == {person.id for person in people[:5]}
 
 
 @pytest.mark.parametrize("notice", [ApprovalNotice.PRIVATE, ApprovalNotice.NONE])
@@ -101,7 +101,7 @@ async def test_approvers_are_told_in_private_with_a_link_or_not_at_all(team: Tea
     team.approval_notice = notice
     payments(team, team.principal(ada))
     async with team.carded("pay Ben") as (talk, card):
-        assert team.called(card) == set()
+        assert team.notified_ids(card) == set()
         assert is_named(team, card, ada)
         if notice is ApprovalNotice.PRIVATE:
             await team.hears(ada, "asks for approval of bank.send")
@@ -132,7 +132,7 @@ async def test_an_approver_who_is_away_is_reminded_in_private_and_decides_there_
             assert team.principal(ada) not in shown
         await team.press(team.priya, card, "Approve")
         await team.hears(team.priya, "You may not approve this. It needs")
-        assert not any(team.principal(ada) in told for told in team.told(team.priya))
+        assert not any(team.principal(ada) in told for told in team.private_replies(team.priya))
         await team.press(lee, reminder if team.buttons(reminder) else card, "Approve")
         await team.reads(talk, "Sent.")
         if team.buttons(reminder):
@@ -181,7 +181,7 @@ async def test_a_delegate_named_by_a_typed_command_is_reminded_in_private_and_de
     finally:
         await database.close()
     assert team.toolbox.names == [SEND]
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_a_card_goes_directly_to_each_member_of_a_group(team: Team) -> None:
@@ -191,7 +191,7 @@ async def test_a_card_goes_directly_to_each_member_of_a_group(team: Team) -> Non
     async with team.asked("pay Ben") as talk:
         await team.card_in(team.direct(ada))
         card = await team.card_in(team.direct(lee))
-        assert team.called(card) == set(), "a direct message notifies by itself"
+        assert team.notified_ids(card) == set(), "a direct message notifies by itself"
         await team.press(lee, card, "Approve")
         await team.reads(talk, "Sent.")
     assert team.toolbox.names == [SEND]

@@ -14,7 +14,7 @@ OWN = "You asked for this yourself, so others have to approve it."
 TWICE = "You have already approved it."
 
 
-def wanted(team: Team, *approvers: str, **more: object) -> None:
+def script_payment(team: Team, *approvers: str, **more: object) -> None:
     """Payments ask, on these terms; the model makes one."""
     terms = ApprovalRequirements((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
     team.rules = (Rule(ApprovalPolicy.ASK_USER, server="bank", requirements=terms, id="policy.toml:1"),)
@@ -24,7 +24,7 @@ def wanted(team: Team, *approvers: str, **more: object) -> None:
 
 async def test_the_asker_does_not_approve_under_four_eyes(team: Team) -> None:
     ada = team.person("Ada", admin=True)
-    wanted(team, four_eyes=True)
+    script_payment(team, four_eyes=True)
     async with team.carded("pay Ben", by=team.sam) as (talk, card):
         await team.press(team.sam, card, "Approve")
         await team.hears(team.sam, OWN)
@@ -36,7 +36,7 @@ async def test_the_asker_does_not_approve_under_four_eyes(team: Team) -> None:
 
 async def test_two_of_three_have_to_approve_and_no_approver_counts_twice(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
-    wanted(team, *(team.principal(each) for each in (team.sam, ada, lee)), quorum=2)
+    script_payment(team, *(team.principal(each) for each in (team.sam, ada, lee)), quorum=2)
     async with team.carded("pay Ben") as (talk, card):
         before = team.screen(card)
         await team.press(team.priya, card, "Approve", old=before)
@@ -46,13 +46,13 @@ async def test_two_of_three_have_to_approve_and_no_approver_counts_twice(team: T
         assert team.toolbox.calls == []
         await asyncio.gather(*(team.press(who, card, "Approve", old=before) for who in (ada, lee)))
         await team.reads(talk, "Sent.")
-        await team.until(lambda: team.told(ada) or team.told(lee))
+        await team.until(lambda: team.private_replies(ada) or team.private_replies(lee))
     assert team.toolbox.names == [SEND]
 
 
 async def test_one_denial_of_three_is_enough_after_any_approvals(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
-    wanted(team, *(team.principal(each) for each in (team.sam, ada, lee)), quorum=2)
+    script_payment(team, *(team.principal(each) for each in (team.sam, ada, lee)), quorum=2)
     async with team.carded("pay Ben") as (talk, card):
         before = team.screen(card)
         await team.press(ada, card, "Approve")
@@ -61,14 +61,14 @@ async def test_one_denial_of_three_is_enough_after_any_approvals(team: Team) -> 
         await team.fill_in(lee, {"reason": "not this month"})
         await team.reads(talk, "Sent.")  # the model's own words: nothing was
         await team.press(team.sam, card, "Approve", old=before)
-        await team.until(lambda: team.told(team.sam))
+        await team.until(lambda: team.private_replies(team.sam))
     assert team.toolbox.calls == []
 
 
 async def test_an_approver_who_has_left_the_group_after_approving_gives_no_second_approval(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
     group = team.group("finance", ada, lee)
-    wanted(team, group, quorum=2)
+    script_payment(team, group, quorum=2)
     async with team.carded("pay Ben") as (talk, card):
         before = team.screen(card)
         await team.press(ada, card, "Approve")
@@ -83,7 +83,7 @@ async def test_an_approver_who_has_left_the_group_after_approving_gives_no_secon
 
 
 async def test_a_press_that_is_played_again_after_the_call_has_run_runs_nothing(team: Team) -> None:
-    wanted(team)
+    script_payment(team)
     async with team.carded("pay Ben") as (talk, card):
         before = team.screen(card)
         await team.press(team.sam, card, "Approve")

@@ -49,7 +49,7 @@ async def test_a_call_that_is_changed_before_it_is_approved_runs_exactly_as_it_w
                for word in words(team.model.requests[1]))  # fmt: skip
     assert "Changed by " in team.words(card)
     assert team.buttons(card) == []
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_under_four_eyes_the_editor_of_a_call_does_not_approve_it(team: Team) -> None:
@@ -105,7 +105,7 @@ async def test_a_call_allowed_in_a_thread_runs_there_until_the_grant_is_revoked(
     finally:
         await database.close()
     assert team.toolbox.names == [CREATE, CREATE]
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_a_destructive_call_is_never_allowed_beforehand(team: Team) -> None:

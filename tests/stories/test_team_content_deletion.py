@@ -34,7 +34,7 @@ def traces(team: Team) -> list[str]:
     return [marker for marker in EVERYTHING if files_with(team.database, marker)]
 
 
-def said(request: ModelRequest) -> Sequence[tuple[MessageRole, str]]:
+def request_texts(request: ModelRequest) -> Sequence[tuple[MessageRole, str]]:
     """The texts of a request without the system prompt, one a message."""
     return [(message.role, message.text) for message in request.messages if message.role is not MessageRole.SYSTEM]
 
@@ -70,7 +70,7 @@ async def test_a_whole_turn_leaves_nothing_behind_and_the_next_one_reads_it_from
         team.go_on(talk, f"{team.mention} say it again", by=team.sam)
         await team.reads(talk, "As I said.")
         await team.until(lambda: traces(team) == [])
-    history = said(team.model.requests[-1])
+    history = request_texts(team.model.requests[-1])
     texts = [text for _, text in history]
     asked = next(text for text in texts if QUESTION in text)
     (role, told), *more = [(role, text) for role, text in history if ANSWER in text]
@@ -79,7 +79,7 @@ async def test_a_whole_turn_leaves_nothing_behind_and_the_next_one_reads_it_from
     assert ARGUMENT not in "".join(texts), "cards and lines about tools are no part of the answer"
     assert texts.index(asked) < texts.index(told) < len(texts) - 1
     assert team.words(answer).count(ANSWER) == 1, "the answer still stands"
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_questions_that_follow_fast_know_the_answers_before_them_and_the_messages_of_others(team: Team) -> None:
@@ -91,14 +91,14 @@ async def test_questions_that_follow_fast_know_the_answers_before_them_and_the_m
         team.go_on(talk, f"{team.mention} second question")
         team.go_on(talk, f"{team.mention} third question", by=lee)
         await team.reads(talk, "Number three.")
-    *_, before, third = [text for _, text in said(team.model.requests[-1])]
-    texts = [text for _, text in said(team.model.requests[-1])]
+    *_, before, third = [text for _, text in request_texts(team.model.requests[-1])]
+    texts = [text for _, text in request_texts(team.model.requests[-1])]
     assert "third question" in third
     assert before.startswith("Number two.")  # read back from a place that shows more below it, or not yet deleted
     order = [next(n for n, text in enumerate(texts) if part in text) for part in ("first", "one.", "second", "two.")]
     assert order == sorted(order)
     assert len([text for text in texts if "second question" in text]) == 1
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_a_process_that_is_killed_before_the_deletion_is_made_up_for_by_the_next(team: Team) -> None:

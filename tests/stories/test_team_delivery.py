@@ -12,7 +12,7 @@ CREATE = "jira__create_issue"
 ASKED_IN = "Asked in"
 
 
-def prepared(team: Team, *deliver: str, **terms: object) -> None:
+def prepare_call(team: Team, *deliver: str, **terms: object) -> None:
     """Calls of the one tool are signed there; the model asks for one."""
     approval_requirements = ApprovalRequirements(deliver=frozenset(deliver), **terms)  # type: ignore[arg-type]
     team.rules = (Rule(ApprovalPolicy.ASK_USER, server="jira", requirements=approval_requirements),)
@@ -22,12 +22,12 @@ def prepared(team: Team, *deliver: str, **terms: object) -> None:
 
 async def says(team: Team, talk: Talk, text: str) -> None:
     """Wait until this can be read where it was asked, however the line is put together."""
-    await team.until(lambda: text in " ".join(team.shown(talk).replace("\\_", "_").split()))
+    await team.until(lambda: text in " ".join(team.visible_text(talk).replace("\\_", "_").split()))
 
 
 async def test_a_call_of_one_channel_is_approved_in_another_and_both_show_its_outcome(team: Team) -> None:
     approvals = team.another_channel("approvals")
-    prepared(team, team.place(approvals))
+    prepare_call(team, team.place(approvals))
     async with team.asked("file it") as talk:
         card = await team.card_in(approvals)
         assert "Checkout 502s" in team.words(card)
@@ -35,20 +35,20 @@ async def test_a_call_of_one_channel_is_approved_in_another_and_both_show_its_ou
         await says(team, talk, "jira.create_issue waits for approval in")
         await team.offers(talk, "Stop")
         assert "Approve" not in str([team.buttons(message) for message in team.messages(talk)])
-        assert "Checkout 502s" not in team.shown(talk)
+        assert "Checkout 502s" not in team.visible_text(talk)
         await team.press(team.sam, card, "Approve")
         await team.reads(talk, "Over.")
         await team.settles(card)
-        await team.until(lambda: "Approved by " in team.words(card) and "Approved by " in team.shown(talk))
+        await team.until(lambda: "Approved by " in team.words(card) and "Approved by " in team.visible_text(talk))
     assert team.toolbox.names == [CREATE]
     assert len(team.messages_in(approvals)) == 1
-    assert team.shown(talk).count("Approved by ") == 1
-    assert team.refused() == []
+    assert team.visible_text(talk).count("Approved by ") == 1
+    assert team.failed_calls() == []
 
 
 async def test_a_card_elsewhere_outlives_the_process_that_drew_it_and_is_not_posted_twice(team: Team) -> None:
     approvals = team.another_channel("approvals")
-    prepared(team, team.place(approvals))
+    prepare_call(team, team.place(approvals))
     async with team.asked("file it") as talk:
         card = await team.card_in(approvals)
         await says(team, talk, "waits for approval in")
@@ -56,7 +56,7 @@ async def test_a_card_elsewhere_outlives_the_process_that_drew_it_and_is_not_pos
         await team.press(team.sam, card, "Deny")
         await team.fill_in(team.sam, {"reason": "not today"})
         await team.reads(talk, "Over.")
-        await team.until(lambda: "not today" in team.words(card) and "not today" in team.shown(talk))
+        await team.until(lambda: "not today" in team.words(card) and "not today" in team.visible_text(talk))
     assert len(team.messages_in(approvals)) == 1
     assert team.toolbox.calls == []
 
@@ -65,7 +65,7 @@ async def test_a_user_who_is_no_approver_approves_in_no_place(team: Team) -> Non
     approvals = team.another_channel("approvals")
     lee = team.person("Lee")
     group = team.group("ops", lee)
-    prepared(team, team.place(approvals), approvers=(frozenset({group}),))
+    prepare_call(team, team.place(approvals), approvers=(frozenset({group}),))
     async with team.asked("file it") as talk:
         card = await team.card_in(approvals)
         team.leave(group, lee)
@@ -79,7 +79,7 @@ async def test_a_user_who_is_no_approver_approves_in_no_place(team: Team) -> Non
 
 async def test_approvers_who_are_named_get_the_card_directly_and_one_of_them_approves(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
-    prepared(team, APPROVERS, approvers=(frozenset({team.principal(ada), team.principal(lee)}),))
+    prepare_call(team, APPROVERS, approvers=(frozenset({team.principal(ada), team.principal(lee)}),))
     async with team.asked("file it") as talk:
         first, second = await team.card_in(team.direct(ada)), await team.card_in(team.direct(lee))
         await says(team, talk, "waits for approval by")
@@ -88,17 +88,17 @@ async def test_approvers_who_are_named_get_the_card_directly_and_one_of_them_app
         await team.until(lambda: all("Approved by " in team.words(each) for each in (first, second)))
         assert team.buttons(first) == team.buttons(second) == []
     assert team.toolbox.names == [CREATE]
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_an_approver_who_has_left_since_the_card_was_sent_approves_nothing(team: Team) -> None:
     ada = team.person("Ada")
-    prepared(team, APPROVERS, approvers=(frozenset({team.principal(ada)}),))
+    prepare_call(team, APPROVERS, approvers=(frozenset({team.principal(ada)}),))
     async with team.asked("file it") as talk:
         card = await team.card_in(team.direct(ada))
         team.part(ada)
         await team.press(ada, card, "Approve")
-        await team.until(lambda: len(team.told(ada)) > 1)
+        await team.until(lambda: len(team.private_replies(ada)) > 1)
         assert "Approve" in str(team.buttons(card))
         await team.press(team.priya, await team.offers(talk, "Stop"), "Stop")
         await team.reads(talk, "Stopped by ")
@@ -107,7 +107,7 @@ async def test_an_approver_who_has_left_since_the_card_was_sent_approves_nothing
 
 async def test_all_members_cannot_be_written_to_so_the_card_stays_in_the_thread_and_says_so(team: Team) -> None:
     lee = team.person("Lee")
-    prepared(team, APPROVERS, approvers=(frozenset({MEMBERS, team.principal(lee)}),))
+    prepare_call(team, APPROVERS, approvers=(frozenset({MEMBERS, team.principal(lee)}),))
     async with team.carded("file it") as (talk, card):
         assert "The approvers get no card of their own: all members may approve." in team.words(card)
         await team.press(lee, card, "Approve")
@@ -117,7 +117,7 @@ async def test_all_members_cannot_be_written_to_so_the_card_stays_in_the_thread_
 
 async def test_an_approver_who_does_not_belong_any_more_is_shown_nothing(team: Team) -> None:
     stella, ada = team.stranger("Stella"), team.person("Ada")
-    prepared(team, APPROVERS, approvers=(frozenset({team.principal(stella), team.principal(ada)}),))
+    prepare_call(team, APPROVERS, approvers=(frozenset({team.principal(stella), team.principal(ada)}),))
     async with team.asked("file it") as talk:
         await team.press(ada, await team.card_in(team.direct(ada)), "Approve")
         await team.reads(talk, "Over.")
@@ -126,7 +126,7 @@ async def test_an_approver_who_does_not_belong_any_more_is_shown_nothing(team: T
 
 async def test_a_card_whose_channel_is_closed_is_denied_and_the_thread_says_so(team: Team) -> None:
     approvals = team.another_channel("approvals")
-    prepared(team, team.place(approvals))
+    prepare_call(team, team.place(approvals))
     team.close_channel(approvals)
     async with team.asked("file it") as talk:
         await team.reads(talk, "Over.")
@@ -139,7 +139,7 @@ async def test_a_channel_that_closes_while_a_card_waits_there_does_not_keep_the_
     team: Team,
 ) -> None:
     approvals = team.another_channel("approvals")
-    prepared(team, team.place(approvals))
+    prepare_call(team, team.place(approvals))
     team.approvers = Approvers(admins=frozenset({team.principal(team.sam)}))
     async with team.asked("file it") as talk:
         await team.card_in(approvals)
@@ -152,7 +152,7 @@ async def test_a_channel_that_closes_while_a_card_waits_there_does_not_keep_the_
 
 async def test_a_channel_of_another_place_is_none_for_this_conversation(team: Team) -> None:
     approvals = team.another_channel("approvals")
-    prepared(team, team.place(approvals).replace(":", ":9", 1))
+    prepare_call(team, team.place(approvals).replace(":", ":9", 1))
     async with team.asked("file it") as talk:
         await team.press(team.sam, await team.card(talk), "Approve")
         await team.reads(talk, "Over.")
@@ -161,16 +161,16 @@ async def test_a_channel_of_another_place_is_none_for_this_conversation(team: Te
 
 async def test_a_call_of_the_channel_of_approvals_is_approved_in_its_own_thread(team: Team) -> None:
     approvals = team.another_channel("approvals")
-    prepared(team, team.place(approvals))
+    prepare_call(team, team.place(approvals))
     async with team.asked("file it", where=approvals) as talk:
         await team.press(team.sam, await team.card(talk), "Approve")
         await team.reads(talk, "Over.")
-        assert ASKED_IN not in team.shown(talk)
+        assert ASKED_IN not in team.visible_text(talk)
 
 
 async def test_a_card_elsewhere_says_how_it_went_though_the_thread_takes_nothing_any_more(team: Team) -> None:
     approvals = team.another_channel("approvals")
-    prepared(team, team.place(approvals))
+    prepare_call(team, team.place(approvals))
     async with team.asked("file it") as talk:
         card = await team.card_in(approvals)
         await says(team, talk, "waits for approval in")
@@ -179,6 +179,6 @@ async def test_a_card_elsewhere_says_how_it_went_though_the_thread_takes_nothing
         await team.settles(card)
         assert "Approved by " in team.words(card)
         await team.until(
-            lambda: any("I could not answer you where you asked" in each for each in team.told(team.priya))
+            lambda: any("I could not answer you where you asked" in each for each in team.private_replies(team.priya))
         )
     assert team.toolbox.names == [CREATE]

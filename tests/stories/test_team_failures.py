@@ -61,11 +61,11 @@ async def test_the_asker_in_a_channel_that_the_bot_has_lost_gets_one_private_not
     team.early_seconds, team.model.script = 0.1, [losing, say("I could not file it.")]
     async with team.at_work():
         asked.append(team.ask("file it"))
-        await team.until(lambda: team.told(team.priya))
-    (told,) = team.told(team.priya)
+        await team.until(lambda: team.private_replies(team.priya))
+    (told,) = team.private_replies(team.priya)
     assert "I could not answer you where you asked “file it”." in told
     assert NOT_RUN in told
-    assert team.fetched() == set()
+    assert team.fetched_addresses() == set()
     assert team.toolbox.calls == []
     assert len(team.model.requests) == 2
 
@@ -86,14 +86,14 @@ async def test_one_process_receives_and_another_with_the_bots_token_alone_answer
 async def test_a_received_message_is_answered_once_though_the_process_was_killed_right_after(team: Team) -> None:
     async with team.process(HANG="1") as process:
         talk = team.ask("are you there?")
-        await team.until(lambda: team.taken(talk), 30)
+        await team.until(lambda: team.is_taken(talk), 30)
         process.send_signal(signal.SIGKILL)
         await process.wait()
     async with team.process():
         await team.deliver_again(talk)
         await team.reads(talk, "You said: are you there?", 30)
         await team.reads(talk, FINAL)
-    assert team.shown(talk).count("You said") == 1
+    assert team.visible_text(talk).count("You said") == 1
 
 
 async def test_one_message_that_comes_again_and_again_to_two_processes_is_answered_once(
@@ -111,7 +111,7 @@ async def test_one_message_that_comes_again_and_again_to_two_processes_is_answer
         await team.reads(talk, "And then.")
     assert len(team.model.requests) == 2
     assert len(team.messages(talk)) == 2
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_a_click_works_on_any_process(team: Team, postgres: Server) -> None:
@@ -142,7 +142,7 @@ async def test_the_asker_and_the_approver_of_a_call_that_ran_unseen_are_told_in_
         listed = team.alone(ada)[-1]
         team.shut_out(talk)
         await team.press(ada, listed, "Approve")
-        await team.until(lambda: any("jira.create_issue (done)" in text for text in team.told(team.priya)))
-        await team.until(lambda: any("You approved this" in text for text in team.told(ada)))
+        await team.until(lambda: any("jira.create_issue (done)" in text for text in team.private_replies(team.priya)))
+        await team.until(lambda: any("You approved this" in text for text in team.private_replies(ada)))
     assert team.toolbox.names == [CREATE]
-    assert "jira.create_issue (done)" in next(text for text in team.told(ada) if "You approved this" in text)
+    assert "jira.create_issue (done)" in next(text for text in team.private_replies(ada) if "You approved this" in text)

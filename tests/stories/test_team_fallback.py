@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from bot.domain.messages import ToolResult
 from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, result
 from tests.fakes.parts import ask_for, call, say
-from tests.mcp.toolboxes import FAST, remote, started
+from tests.mcp.toolboxes import FAST, remote, running_toolbox
 from tests.stories.team import Team
 
 TOOL = "pay__send"
@@ -35,7 +35,7 @@ async def test_an_approved_call_is_not_sent_to_the_server_that_stands_in_which_a
     async with endpoint("main") as main, endpoint("spare") as spare:
         first = remote("main", main.url, fallback_group="pay", fallback_order=1, connect_timeout=2.0)
         second = remote("spare", spare.url, fallback_group="pay", fallback_order=2, connect_timeout=2.0)
-        async with started(first, second, pacing=FAST) as servers:
+        async with running_toolbox(first, second, pacing=FAST) as servers:
             team.servers = servers
             async with team.at_work():
                 team.model.script = [ask_for(call(TOOL)), ask_for(call(TOOL)), say("Done.")]

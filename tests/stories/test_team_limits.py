@@ -8,14 +8,14 @@ from bot.domain.profiles import Binding, Profile
 from bot.domain.tools import ToolOutcome
 from bot.errors import ModelRejected
 from bot.ports import CallContext
-from tests.fakes.parts import Unfinished, ask_for, call, returned, say, tool, words
+from tests.fakes.parts import Unfinished, ask_for, call, say, text_outcome, tool, words
 from tests.stories.team import Team
 
 ROUNDS = 2
 
 
 async def chapter(asked: ToolCall, _context: CallContext) -> ToolOutcome:
-    return returned(asked, f"chapter {asked.arguments['n']} names the culprit")
+    return text_outcome(asked, f"chapter {asked.arguments['n']} names the culprit")
 
 
 async def test_a_turn_that_ended_by_a_limit_goes_on_with_what_it_has(team: Team) -> None:
@@ -48,4 +48,4 @@ async def test_a_turn_that_ended_by_a_limit_goes_on_with_what_it_has(team: Team)
     gone_on, last = words(team.model.requests[ROUNDS + 1]), words(team.model.requests[-1])
     assert all(any(f"chapter {n} names the culprit" in text for text in gone_on) for n in range(ROUNDS))
     assert any("butler, said\n(I failed here.)" in text for text in last)
-    assert team.refused() == []
+    assert team.failed_calls() == []

@@ -109,7 +109,7 @@ async def test_a_time_zone_that_a_user_has_chosen_counts_for_their_questions(tea
     async with team.at_work() as engine:
         await team.command(team.priya, "preferences set")
         await team.fill_in(team.priya, {"Time zone": "Asia/Tokyo"})
-        await team.until(lambda: store.kept)
+        await team.until(lambda: store.entries)
         asked = await question(team, engine, team.ask("What is new today?"))
         assert asked.author_locale.time_zone == asked.locale.time_zone == "Asia/Tokyo"
 
@@ -122,7 +122,7 @@ async def test_a_language_that_only_interactions_tell_is_known_after_a_restart(t
     team.commands = commands = SpeakingCommands()
     async with team.at_work():
         await team.command(team.priya, "mcp list")
-        await team.until(lambda: commands.spoken and (team.tells_time_zones or store.kept))
+        await team.until(lambda: commands.spoken and (team.tells_time_zones or store.entries))
     async with team.at_work() as engine:
         asked = await question(team, engine, team.ask("What is new?"))
         assert asked.author_locale.language == "ja"

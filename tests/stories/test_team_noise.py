@@ -42,7 +42,7 @@ async def test_an_approval_is_its_card_and_the_answer(team: Team) -> None:
         assert "notes.look" in team.words(answer)
         await team.settles(card)
     assert team.posts() == 2
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_neither_bystanders_nor_queued_messages_cause_a_post(team: Team) -> None:
@@ -77,7 +77,7 @@ async def test_a_server_that_is_away_is_named_once_a_thread_to_those_who_need_it
         assert "Server jira was not available." in team.words(await team.reads(talk, "I cannot."))
         team.go_on(talk, "search again")
         assert "was not available" not in team.words(await team.reads(talk, "Not now."))
-    assert "Server github" not in team.shown(talk)
+    assert "Server github" not in team.visible_text(talk)
 
 
 async def test_only_the_first_message_of_a_long_answer_notifies(team: Team) -> None:

@@ -18,8 +18,8 @@ async def test_a_slow_answer_of_another_process_is_a_new_message_and_nothing_is_
         answer = await team.reads(talk, FINAL)
         await team.until(lambda: len(team.messages(talk)) == 1)
     assert answer is not working
-    assert team.shown(talk).count("The payments pool is too small.") == 1
-    assert team.refused() == []
+    assert team.visible_text(talk).count("The payments pool is too small.") == 1
+    assert team.failed_calls() == []
 
 
 async def test_a_process_that_is_killed_after_its_working_message_leaves_one_answer_and_nothing_else(
@@ -35,4 +35,4 @@ async def test_a_process_that_is_killed_after_its_working_message_leaves_one_ans
         await team.until(lambda: len(team.messages(talk)) == 1)
         await team.reads(talk, FINAL)
     assert "Stop" not in str([team.buttons(message) for message in team.messages(talk)])
-    assert team.shown(talk).count("You said") == 1
+    assert team.visible_text(talk).count("You said") == 1

@@ -57,7 +57,7 @@ async def test_a_card_shows_what_the_call_is_about_and_no_model_reads_it(team: T
         assert "notes.get" not in team.words(answer)
         assert team.toolbox.names == [DELETE]
         assert "Buy milk" not in str(team.model.requests)
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 @pytest.mark.parametrize("attached", [False, True])
@@ -87,7 +87,7 @@ async def test_the_card_of_a_call_by_hand_or_of_an_attached_one_shows_what_the_c
         assert answer(done) == "ok"
         assert exit_code(done) == 0
     assert [step.origin is CallOrigin.PREVIEW for step in done.steps if isinstance(step, ToolStep)] == [False, True]
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_a_card_comes_without_a_preview_that_takes_too_long(team: Team) -> None:

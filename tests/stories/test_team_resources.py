@@ -15,7 +15,7 @@ from bot.engine.builtin_tools.resources import LIST_RESOURCES, READ_RESOURCE
 from tests.admin.servers import CommandHarness
 from tests.fakes.parts import ask_for, call, say
 from tests.fakes.programs import listening
-from tests.mcp.toolboxes import remote, started, until
+from tests.mcp.toolboxes import remote, running_toolbox, until
 from tests.stories.team import Team
 
 KINDS = {ToolKind.LIST_RESOURCES, ToolKind.READ_RESOURCE, ToolKind.GET_PROMPT}
@@ -26,7 +26,7 @@ LIBRARY = Path(__file__).parents[1] / "fakes" / "mcp" / "library.py"
 async def at_work(team: Team) -> AsyncIterator[None]:
     """One process of the bot with its commands, connected to the library."""
     with listening(str(LIBRARY), "http") as (port, _):
-        async with started(remote("library", f"http://127.0.0.1:{port}/mcp")) as servers:
+        async with running_toolbox(remote("library", f"http://127.0.0.1:{port}/mcp")) as servers:
             (library,) = servers.servers()
             await until(lambda: servers.servers()[0].status is ServerStatus.CONNECTED)
             await until(lambda: {tool.kind for tool in servers.requests(library.config.id)} == KINDS)
@@ -42,7 +42,7 @@ def results(team: Team) -> list[str]:
     return [part.text for part in parts if isinstance(part, ToolResult)]
 
 
-def asked(team: Team, count: int = 1) -> list[tuple[MessageRole, str]]:
+def last_messages(team: Team, count: int = 1) -> list[tuple[MessageRole, str]]:
     """The last messages of the model's request."""
     return [(message.role, message.text) for message in team.model.requests[-1].messages[-count:]]
 
@@ -96,15 +96,15 @@ async def test_a_person_picks_a_resource_from_the_list_and_asks_about_it(team: T
         listed = await team.sees(team.priya, "Ask about Opening hours")
         await team.press(team.priya, listed, "Ask about Opening hours")
         await team.fill_in(team.priya, {"Question": "When can I come?"})
-        await team.until(lambda: "From nine to five." in team.sent())
-        sent = team.sent()  # where a thread begins with the question, it names the resource
+        await team.until(lambda: "From nine to five." in team.sent_text())
+        sent = team.sent_text()  # where a thread begins with the question, it names the resource
         assert "When can I come? (about library://desk/hours)" in sent or "When can I come?" not in sent
-    resource, question = asked(team, 2)
+    resource, question = last_messages(team, 2)
     assert question == (MessageRole.USER, "When can I come?") or question[1].endswith("When can I come?")
     assert 'note="information, not instructions"' in resource[1]
     assert "nine to five" in resource[1]
-    assert "read_mcp_resource" in team.sent()
-    assert not team.refused()
+    assert "read_mcp_resource" in team.sent_text()
+    assert not team.failed_calls()
 
 
 async def test_a_person_asks_with_a_prompt_whose_arguments_a_form_asks_for(team: Team) -> None:
@@ -114,11 +114,11 @@ async def test_a_person_asks_with_a_prompt_whose_arguments_a_form_asks_for(team:
         listed = await team.sees(team.priya, "Ask: Write a review")
         await team.press(team.priya, listed, "Ask: Write a review")
         await team.fill_in(team.priya, {"book": "Atlas"})
-        await team.until(lambda: "A fine book." in team.sent())
-    assert asked(team, 3) == [
+        await team.until(lambda: "A fine book." in team.sent_text())
+    assert last_messages(team, 3) == [
         (MessageRole.USER, "I would like a review."),
         (MessageRole.ASSISTANT, "Of which book?"),
         (MessageRole.USER, "Of Atlas. Be kind."),
     ]
-    assert "get_mcp_prompt" in team.sent()
-    assert not team.refused()
+    assert "get_mcp_prompt" in team.sent_text()
+    assert not team.failed_calls()

@@ -32,14 +32,14 @@ async def test_a_call_with_a_likely_secret_is_approved_only_after_all_of_it_is_r
         assert [button for button in team.buttons(card) if button.startswith(("Approve", "Allow"))] == []
         assert f"{hidden} characters hidden: looks like a" in team.words(card)
         assert f"{hidden} characters look like a secret and are hidden here." in team.words(card)
-        assert payload not in team.shown(talk)
+        assert payload not in team.visible_text(talk)
         await team.press(team.sam, card, OPEN)
-        await team.until(lambda: payload in team.opened(team.sam))
+        await team.until(lambda: payload in team.last_private_reply(team.sam))
         await team.press_opened(team.sam, "Approve")
         await team.reads(talk, "Ran.")
         await team.settles(card)
     assert [arguments for _, arguments, _ in team.toolbox.calls] == [{"command": command}]
-    assert team.refused() == []
+    assert team.failed_calls() == []
     database = open_sqlite(await at_hand(team.database))
     try:
         entries, _ = await SqlReporting(database).audit(AuditQuery(), limit=50, offset=0)
@@ -55,9 +55,9 @@ async def test_a_user_who_may_not_approve_sees_how_much_is_hidden_and_approves_n
     async with team.asked("run it") as talk:
         card = await team.offers(talk, OPEN)
         await team.press(team.priya, card, OPEN)
-        await team.until(lambda: "all of this" in team.opened(team.priya))
-        assert "69 characters hidden" in team.opened(team.priya)
-        assert "curl" not in team.opened(team.priya)
+        await team.until(lambda: "all of this" in team.last_private_reply(team.priya))
+        assert "69 characters hidden" in team.last_private_reply(team.priya)
+        assert "curl" not in team.last_private_reply(team.priya)
         await team.press(team.sam, card, "Deny")
         await team.fill_in(team.sam, {"reason": "no"})
         await team.settles(card)
@@ -71,8 +71,8 @@ async def test_a_stored_secret_is_never_shown_and_hides_nothing_else(team: Team)
     async with team.carded("run it") as (talk, card):
         assert "login [stored secret: variable HOST_KEY]; rm -rf /srv" in team.words(card)
         await team.press(team.sam, card, "View all")
-        await team.until(lambda: "[stored secret: variable HOST_KEY]; rm -rf /srv" in team.opened(team.sam))
+        await team.until(lambda: "[stored secret: variable HOST_KEY]; rm -rf /srv" in team.last_private_reply(team.sam))
         await team.press(team.sam, card, "Approve")
         await team.reads(talk, "Ran.")
-        assert "k3y-0f" not in team.shown(talk) + team.opened(team.sam)
+        assert "k3y-0f" not in team.visible_text(talk) + team.last_private_reply(team.sam)
     assert [arguments for _, arguments, _ in team.toolbox.calls] == [{"command": "login k3y-0f-the-h0st; rm -rf /srv"}]

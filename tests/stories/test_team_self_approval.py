@@ -13,13 +13,13 @@ from tests.stories.team import Team
 ADD, WIPE = "notes__add", "notes__wipe"
 
 
-def pinned(_tool: Tool) -> bool:
+def is_pinned(_tool: Tool) -> bool:
     return True
 
 
 def notes(team: Team) -> None:
     """A trusted server with pinned definitions: one tool adds, the other deletes."""
-    team.reviewed = pinned
+    team.reviewed = is_pinned
     schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     team.toolbox.add(tool(ADD, server_id="n1", destructive=False, input_schema=schema))
     team.toolbox.add(tool(WIPE, server_id="n1", destructive=True))
@@ -34,7 +34,7 @@ async def approve(team: Team, who: Any, card: Any) -> None:
     """Press Approve, and confirm it where the platform asks again in a message of its own."""
     before = len(team.alone(who))
     await team.press(who, card, "Approve")
-    await team.until(lambda: team.toolbox.names or len(team.alone(who)) > before or team.told(who))
+    await team.until(lambda: team.toolbox.names or len(team.alone(who)) > before or team.private_replies(who))
     if len(team.alone(who)) > before and "Approve" in str(team.buttons(team.alone(who)[-1])):
         await team.press(who, team.alone(who)[-1], "Approve")
 
@@ -51,7 +51,7 @@ async def test_the_asker_approves_an_ordinary_call_and_an_approver_a_destructive
     async with team.carded("add milk") as (talk, card):
         assert "may approve this" in reads(team, card)
         assert "An approver must" not in reads(team, card)
-        assert team.called(card) == set(), "the one who has asked is there already"
+        assert team.notified_ids(card) == set(), "the one who has asked is there already"
         await team.press(lee, card, "Approve")
         await team.hears(lee, "You may not approve this. It needs the user who asked")
         assert team.toolbox.names == []
@@ -70,7 +70,7 @@ async def test_the_asker_approves_an_ordinary_call_and_an_approver_a_destructive
         await approve(team, team.sam, deletion)
         await team.reads(talk, "Gone.")
     assert team.toolbox.names == [WIPE]
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_a_call_that_names_another_person_needs_an_approver_also_after_an_edit(team: Team) -> None:

@@ -6,7 +6,7 @@ from bot.domain.messages import ToolCall, ToolResult
 from bot.domain.servers import ServerConfig, SessionScope, StdioTransport
 from tests.fakes.parts import ask_for, call, say
 from tests.fakes.programs import python
-from tests.mcp.toolboxes import started
+from tests.mcp.toolboxes import running_toolbox
 from tests.stories.team import Team
 
 REMEMBER, RECALL = "memory__remember", "memory__recall"
@@ -15,14 +15,14 @@ REMEMBER, RECALL = "memory__remember", "memory__recall"
 async def test_two_conversations_do_not_share_the_state_of_a_server(team: Team) -> None:
     transport = StdioTransport(python(), ("-m", "tests.fakes.mcp.stateful", "stdio"))
     team.allowed = {REMEMBER, RECALL}
-    async with started(ServerConfig("memory", transport, sessions=SessionScope.CONVERSATION)) as servers:
+    async with running_toolbox(ServerConfig("memory", transport, sessions=SessionScope.CONVERSATION)) as servers:
         team.servers = servers
         async with team.at_work():
             assert await _result(team, call(REMEMBER, text="the offer is 400"), "Noted.") == "kept"
             other = await _result(team, call(RECALL), "Nothing here.")
             assert "400" not in other
             assert len(servers.servers()[0].sessions) == 2
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def _result(team: Team, tool_call: ToolCall, answer: str) -> str:

@@ -14,7 +14,7 @@ from bot.domain.servers import ServerConfig, ServerStatus, StdioTransport
 from tests.admin.servers import CommandHarness
 from tests.fakes.parts import ask_for, call, say
 from tests.fakes.programs import python
-from tests.mcp.toolboxes import FAKES, started, until
+from tests.mcp.toolboxes import FAKES, running_toolbox, until
 from tests.stories.team import Team
 
 INSTRUCTIONS = "Ask for the list first. @everyone"
@@ -26,7 +26,7 @@ async def at_work(team: Team, folder: Path) -> AsyncIterator[None]:
     file = folder / "instructions.txt"
     file.write_text(INSTRUCTIONS, encoding="utf-8")
     transport = StdioTransport(python(), (str(FAKES / "warehouse.py"),), {"INSTRUCTIONS_FILE": str(file)})
-    async with started(ServerConfig("w", transport, trusted=True, use_instructions=True)) as servers:
+    async with running_toolbox(ServerConfig("w", transport, trusted=True, use_instructions=True)) as servers:
         await until(lambda: servers.servers()[0].status is ServerStatus.CONNECTED)
         team.servers = servers
         team.commands = CommandRegistry(replace(CommandHarness().parts, servers=servers))
@@ -43,11 +43,11 @@ async def test_a_list_is_counted_on_its_line_and_whole_for_the_model(team: Team,
     async with at_work(team, tmp_path):
         talk = team.ask("what is in stock?")
         await team.reads(talk, "There are three.")
-    drawn = team.shown(talk)
+    drawn = team.visible_text(talk)
     assert "3 items: sku, name, stock, price" in drawn
     assert "sku C-3" in drawn
     assert '"sku"' not in drawn
-    assert team.notified() == set()
+    assert team.notifying_mentions() == set()
     first, second = team.model.requests[0], team.model.requests[-1]
     system, about = first.messages[:2]
     assert INSTRUCTIONS not in system.text

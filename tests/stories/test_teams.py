@@ -12,7 +12,7 @@ from bot.domain.messages import FilePart, TextPart, ToolCall, ToolResult
 from bot.domain.tools import CallReturned, ToolOutcome
 from bot.engine.engine import CONTINUE_QUESTION
 from bot.ports import CallContext
-from tests.fakes.parts import Unfinished, ask_for, call, returned, say, tool, words
+from tests.fakes.parts import Unfinished, ask_for, call, say, text_outcome, tool, words
 from tests.stories.team import Team, never, think
 
 STOPPED = "Stopped by "
@@ -32,7 +32,7 @@ async def test_a_mention_is_answered_beside_it_once(team: Team) -> None:
     assert "The payments pool is too small." in team.words(message)
     assert len(team.messages(talk)) == 1
     assert len(team.model.requests) == 1
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_earlier_messages_of_others_reach_the_model_with_their_names(team: Team) -> None:
@@ -88,7 +88,7 @@ async def test_an_edited_question_is_asked_again_in_place_of_the_running_one(tea
         await team.press(team.priya, team.private_offers(team.priya, ASK_AGAIN)[-1], ASK_AGAIN)
         await team.reads(talk, "Since noon.")
     assert len(team.model.requests) == 3
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_an_edit_that_adds_the_mention_is_answered(team: Team) -> None:
@@ -109,8 +109,8 @@ async def test_emoji_ideographic_variants_and_code_arrive_whole(team: Team) -> N
         await team.press(team.sam, card, "Approve")
         await team.reads(talk, FINAL)
     assert team.model.requests[0].messages[-1].text == EMOJI
-    assert EMOJI in team.shown(talk)
-    assert CODE in team.shown(talk)
+    assert EMOJI in team.visible_text(talk)
+    assert CODE in team.visible_text(talk)
 
 
 async def test_a_long_answer_in_a_direct_message_is_whole(team: Team) -> None:
@@ -118,8 +118,8 @@ async def test_a_long_answer_in_a_direct_message_is_whole(team: Team) -> None:
     async with team.at_work():
         talk = team.ask_directly("tell me a lot")
         await team.reads(talk, FINAL)
-    assert team.shown(talk).count("and the end.") >= 1
-    assert team.refused() == []
+    assert team.visible_text(talk).count("and the end.") >= 1
+    assert team.failed_calls() == []
 
 
 async def test_an_answer_of_forty_thousand_characters_arrives_whole(team: Team) -> None:
@@ -127,10 +127,10 @@ async def test_an_answer_of_forty_thousand_characters_arrives_whole(team: Team) 
     team.model.script = [say("\n".join(lines))]
     async with team.asked("list them all") as talk:
         await team.reads(talk, FINAL)
-    everything = "\n".join([team.shown(talk), *(content.decode() for _, content in team.files(talk))])
+    everything = "\n".join([team.visible_text(talk), *(content.decode() for _, content in team.files(talk))])
     assert sum(map(len, lines)) > 40_000
     assert [number for number in range(900) if f"finding {number}:" not in everything] == []
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_a_question_is_received_while_the_model_thinks_about_another(team: Team) -> None:
@@ -143,11 +143,11 @@ async def test_a_question_is_received_while_the_model_thinks_about_another(team:
     team.model.script = [slowly, say("At once.")]
     async with team.asked("why?") as talk:
         await team.until(lambda: team.model.requests)
-        await team.until(lambda: not team.unacknowledged())
+        await team.until(lambda: not team.unacknowledged_actions())
         other = team.ask("and you?", by=team.sam)
         await team.reads(other, "At once.")
-        await team.until(lambda: not team.unacknowledged())
-        assert "At last." not in team.shown(talk)
+        await team.until(lambda: not team.unacknowledged_actions())
+        assert "At last." not in team.visible_text(talk)
         goes_on.set()
         await team.reads(talk, "At last.")
     assert len(team.model.requests) == 2
@@ -161,7 +161,7 @@ async def test_ten_questions_at_once_stay_below_the_limits_of_the_platform(team:
         talks = [team.ask("why?", where=team.another_channel(f"room-{number}")) for number in range(10)]
         for talk in talks:
             await team.reads(talk, FINAL)
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_feedback_on_an_answer_is_stored(team: Team) -> None:
@@ -192,7 +192,7 @@ async def test_a_file_reaches_the_model_and_a_tools_file_is_shared(team: Team) -
         await team.until(lambda: team.files(talk))
     assert "14:05 pool exhausted" in str(team.model.requests[0].messages)
     assert team.files(talk) == [("pools.csv", b"pool,20\n")]
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_stop_ends_a_running_turn(team: Team) -> None:
@@ -203,7 +203,7 @@ async def test_stop_ends_a_running_turn(team: Team) -> None:
         await team.press(team.priya, message, "Stop")
         await team.reads(talk, STOPPED)
         await team.until(lambda: team.buttons(message) == [])
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_stop_keeps_what_was_written_says_who_stopped_and_the_model_goes_on_once(team: Team) -> None:
@@ -222,9 +222,9 @@ async def test_stop_keeps_what_was_written_says_who_stopped_and_the_model_goes_o
     written = words(team.model.requests[1])
     assert any("The pool was\n(I was stopped here.)" in text for text in written)
     assert CONTINUE_QUESTION in written[-1]
-    assert team.shown(talk).count("The pool was") == 1
+    assert team.visible_text(talk).count("The pool was") == 1
     assert len(team.model.requests) == 2
-    assert team.refused() == []
+    assert team.failed_calls() == []
 
 
 async def test_stop_while_a_tool_runs_leaves_nothing_running(team: Team) -> None:
@@ -236,19 +236,19 @@ async def test_stop_while_a_tool_runs_leaves_nothing_running(team: Team) -> None
         await team.press(team.priya, team.messages(talk)[-1], "Stop")
         await team.reads(talk, STOPPED)
         await team.until(lambda: "Stop" not in str([team.buttons(message) for message in team.messages(talk)]))
-    assert "◌" not in team.shown(talk)
+    assert "◌" not in team.visible_text(talk)
 
 
 async def test_no_text_of_a_tool_or_the_model_mentions_a_user(team: Team) -> None:
     shouting = "<!channel> <@U00000001> @everyone @here <@&1> <https://evil.example|click>"
 
     async def shout(asked: object, _context: CallContext) -> ToolOutcome:
-        return returned(asked, shouting)  # type: ignore[arg-type]
+        return text_outcome(asked, shouting)  # type: ignore[arg-type]
 
     team.toolbox.add(tool("web__read", read_only=True), shout)
     team.allowed = {"web__read"}
     team.model.script = [ask_for(call("web__read")), say(f"It says {shouting}.")]
     async with team.asked("read it") as talk:
         await team.reads(talk, FINAL)
-    assert team.notified() == set()
-    assert team.fetched() == set()
+    assert team.notifying_mentions() == set()
+    assert team.fetched_addresses() == set()

@@ -11,51 +11,51 @@ import pytest
 from bot.platforms.console.transcript import UNSURE as HINT
 from bot.rendering.timeline import SECOND_TRY
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
-from tests.platforms.console.terminal import echoed
+from tests.platforms.console.terminal import prompt_line
 from tests.stories.counted_calls import COUNT_IT, UNSURE, CountingPlace, counting
 from tests.stories.installation import PROJECT, Installation, becomes
 from tests.stories.program import a_bot
 from tests.stories.test_approvals import card
-from tests.turn_events import checked
+from tests.turn_events import check_event
 
 
 async def test_after_a_crash_the_next_start_says_so_and_the_call_is_checked_and_run_once_more(tmp_path: Path) -> None:
     with FakeLanguageModel("openai", rule=counting) as model:
         place = CountingPlace(tmp_path, model)
         place.die_in_the_call("c1")
-        assert place.counted == 1
+        assert place.run_count == 1
 
         async with place.terminal("--conversation", "c1") as terminal:
-            await terminal.shows(echoed(COUNT_IT), f"? test.count  {UNSURE}", "I do not know.", HINT)
+            await terminal.shows(prompt_line(COUNT_IT), f"? test.count  {UNSURE}", "I do not know.", HINT)
             assert terminal.text.count(UNSURE) == 1
             assert terminal.text.count("I do not know.") == 1
 
-            await terminal.asks("/check", echoed("/check"), "I looked: it is there.")
+            await terminal.asks("/check", prompt_line("/check"), "I looked: it is there.")
             asked = str(model.requests[-1].messages[-1]["content"])
             assert asked.startswith('The call test__count with {"label": "once"} was sent')
             assert asked.endswith("Do not repeat the call.")
-            assert place.counted == 1
+            assert place.run_count == 1
 
             await terminal.asks("/again")
             screen = await card(terminal, "▌ Count “once” (test)?", "▌ label  once")
             assert SECOND_TRY in screen
-            assert place.counted == 1
+            assert place.run_count == 1
             questions = len(model.requests)
             await terminal.presses("y", "▌ Approved.", "✓ test.count", "recorded once")
             await terminal.prompts()
-            assert place.counted == 2
+            assert place.run_count == 2
             assert len(model.requests) == questions, "a call run by hand needs no model"
 
             await terminal.asks("/again", "That call has been run again already.")
             assert await terminal.leaves() == 0
 
         async with place.terminal() as terminal:
-            await terminal.shows("Continuing c1 (3 earlier turns).", echoed("Run count again"), "recorded once")
+            await terminal.shows("Continuing c1 (3 earlier turns).", prompt_line("Run count again"), "recorded once")
             await terminal.asks("goodbye", "You said: goodbye.")
             told = str(model.requests[-1].messages)
             assert "(A person ran this by hand." in told
             assert "recorded once" in told
-    assert place.counted == 2
+    assert place.run_count == 2
     assert model.refusals == []
 
 
@@ -74,17 +74,17 @@ def test_a_script_is_told_which_command_to_use_and_can_use_it(tmp_path: Path) ->
         assert "/check finds out, /again runs it once more: countersign chat --conversation c1" in seen.err
 
         turned_down = place.chat(*here, "/again")
-        assert (turned_down.code, turned_down.out, place.counted) == (3, "", 1)
+        assert (turned_down.code, turned_down.out, place.run_count) == (3, "", 1)
         assert SECOND_TRY in turned_down.err
         assert "test.count needs an approval and was not run." in turned_down.err
 
         again = place.chat(*here, "/again", "--approve", "all")
-        assert (again.code, again.out, place.counted) == (0, "recorded once\n", 2)
+        assert (again.code, again.out, place.run_count) == (0, "recorded once\n", 2)
 
         checked = [place.chat(*here, "/check") for _ in range(2)]
         assert [(each.code, each.out) for each in checked] == [(0, "I looked: it is there.\n"), (1, "")]
         assert checked[1].err == "That call has been checked already.\n"
-    assert place.counted == 2
+    assert place.run_count == 2
 
 
 MAY_HAVE_RUN = "In conversation c1 the program ended during a call, and it may have run: test.count. /open c1"
@@ -101,7 +101,7 @@ def test_a_script_goes_on_with_the_turn_of_one_that_was_killed_and_says_what_may
         assert "running" not in line
         other = place.chat("-m", "hello")
     assert (other.code, other.out, other.err) == (0, "You said: hello.\n", "")
-    assert place.counted == 1
+    assert place.run_count == 1
 
 
 def _is_idle(place: CountingPlace) -> bool:
@@ -135,7 +135,7 @@ def test_a_call_whose_server_dies_in_it_says_why_and_a_program_reads_the_state(t
     line = next(line for line in said.err.splitlines() if line.startswith("  ? test.die"))
     assert f"{UNSURE}  Error calling MCP server: The connection to server test" in line
     assert line.count("happened") == 1
-    *_, ended = (checked(event)["data"] for event in events if event["event"] == "tool_call_update")
+    *_, ended = (check_event(event)["data"] for event in events if event["event"] == "tool_call_update")
     assert (ended["status"], ended["server"], ended["name"]) == ("UNKNOWN", "test", "die")
     assert "The connection to server test" in ended["error"]
 
@@ -175,6 +175,6 @@ def test_a_model_that_repeats_the_write_in_a_check_is_refused_without_a_card(tmp
         place.die_in_the_call("c1")
         assert place.chat("--conversation", "c1", "-m", "and now?").code == 0
         said = place.chat("--conversation", "c1", "-m", "/check", "--approve", "all")
-    assert (said.code, said.out, place.counted) == (0, "I cannot say.\n", 1), said.err
+    assert (said.code, said.out, place.run_count) == (0, "I cannot say.\n", 1), said.err
     assert "this turn only finds out whether an earlier call has run" in refused[0]
     assert "Count “once”" not in said.err

@@ -21,7 +21,7 @@ LIMITS = '[[limits]]\nper = "person"\nevery = "day"\ntokens = 2_000\n'
 ASK = "how are you?"
 
 
-def kept(place: Installation, *, prices: str = PRICES, limits: str = LIMITS) -> Installation:
+def write_config(place: Installation, *, prices: str = PRICES, limits: str = LIMITS) -> Installation:
     (place.folder / "config" / "prices.toml").write_text(prices, encoding="utf-8")
     (place.folder / "config" / "limits.toml").write_text(limits, encoding="utf-8")
     return place
@@ -30,7 +30,7 @@ def kept(place: Installation, *, prices: str = PRICES, limits: str = LIMITS) -> 
 async def test_questions_are_counted_shown_in_tokens_and_money_and_refused_past_the_limit(tmp_path: Path) -> None:
     answer = Say("Fine, thank you.", tokens=Tokens(1_000, 200, 400))
     with FakeLanguageModel("openai", rule=lambda _request: answer) as model:
-        place = kept(Installation(tmp_path, {}, model=model))
+        place = write_config(Installation(tmp_path, {}, model=model))
         async with place.terminal(columns=140) as terminal:
             await terminal.asks("/usage", "no model was asked since", "0 of 2,000 tokens")
             await terminal.asks("hello", "Fine, thank you.")
@@ -83,7 +83,7 @@ def test_a_reply_that_broke_off_is_counted_as_far_as_it_came(tmp_path: Path) -> 
 
 
 def test_a_mistake_in_the_prices_is_told_before_anything_starts(tmp_path: Path) -> None:
-    place = kept(
+    place = write_config(
         Installation(tmp_path, {}).afresh(),
         prices='currency = "EUR"\n[[models]]\nmodel = "x"\ninput = "3"\noutput = 1\n',
     )
@@ -95,7 +95,7 @@ def test_a_mistake_in_the_prices_is_told_before_anything_starts(tmp_path: Path) 
 
 def test_a_model_without_a_price_is_warned_of_where_money_is_limited(tmp_path: Path) -> None:
     limits = '[[limits]]\nper = "person"\nevery = "day"\nmoney = 5\n'
-    place = kept(Installation(tmp_path, {}), limits=limits)
+    place = write_config(Installation(tmp_path, {}), limits=limits)
     assert place.chat("-m", "hello").code == 0
     assert "demo has no price in config/prices.toml: limits on money do not count it" in place.log
     found = [json.loads(line) for line in place.countersign("doctor", "--json").out.splitlines()]

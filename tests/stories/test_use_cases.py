@@ -113,7 +113,7 @@ async def test_a_database_is_read_freely_and_written_with_an_approval_and_only_w
             await leaves(terminal)
             assert PASSWORD not in terminal.text
     assert kept.rows == [("Ada", "London"), ("Bo", "Oslo")]
-    assert all(PASSWORD.encode() not in written for written in place.written().values())
+    assert all(PASSWORD.encode() not in written for written in place.folder_files().values())
 
 
 async def test_the_rules_of_a_business_are_asked_for_a_price_and_an_order_is_approved(tmp_path: Path) -> None:

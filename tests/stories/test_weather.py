@@ -32,7 +32,7 @@ async def test_the_weather_is_asked_for_in_the_terminal_and_a_sample_stands_in_w
 
             await terminal.prompts()
             assert await terminal.leaves() == 0
-            assert terminal.restored
+            assert terminal.is_restored
 
 
 def test_without_a_network_and_without_samples_it_is_said_that_there_is_no_forecast(tmp_path: Path) -> None:

@@ -65,12 +65,12 @@ class Office:
     async def reads(self, thread: str, text: str) -> Message:
         """Wait until everybody can read this in a thread."""
 
-        def found() -> list[Message]:
-            posted = [message for message in self.slack.posted(self.channel, thread) if not message.ephemeral_to]
+        def matching_messages() -> list[Message]:
+            posted = [message for message in self.slack.bot_messages(self.channel, thread) if not message.ephemeral_to]
             return [message for message in posted if text in f"{message.text} {message.blocks}"]
 
-        await self.slack.until(found, PATIENCE)
-        return found()[-1]
+        await self.slack.until(matching_messages, PATIENCE)
+        return matching_messages()[-1]
 
     async def types(self, user: User, command: str, text: str, *expected: str) -> str:
         """Type a slash command, and wait until its private answer says this; the answer."""
@@ -104,7 +104,7 @@ class Office:
         return json.dumps(view.drawn, ensure_ascii=False)
 
     def _whispers(self, user: User) -> list[str]:
-        posted = self.slack.posted(self.channel)
+        posted = self.slack.bot_messages(self.channel)
         return [f"{each.text} {each.blocks}" for each in posted if each.ephemeral_to == user.id]
 
 
@@ -291,7 +291,7 @@ async def _one_is_removed_and_the_other_goes_on(deployment: Deployment, bot: Bot
     assert checks["workspace Acme"]["finding"] == "skipped"
     assert "The app was removed from T0ACME" in checks["workspace Acme"]["detail"]
     assert checks["workspace Globex"]["finding"] == "ok"
-    written = b"".join(deployment.place.written().values())
+    written = b"".join(deployment.place.folder_files().values())
     for secret in (slack.app.client_secret, SECRET, *tokens):
         assert secret.encode() not in written
 

@@ -50,7 +50,7 @@ class ScriptedChoice(ModelChoice):
         return self.model
 
 
-def scripted(model: ScriptedModel) -> ModelChoice:
+def scripted_choice(model: ScriptedModel) -> ModelChoice:
     return ScriptedChoice("scripted", "scripted", model=model)
 
 

@@ -19,7 +19,7 @@ async def opened_jira() -> AsyncIterator[FakeEndpoint]:
     """Serve two tools, a resource and a prompt. A tool returns its arguments."""
     async with FakeEndpoint(capabilities={"tools": {}, "resources": {}, "prompts": {}}) as endpoint:
         endpoint.speak_modern("find_issue", "create_issue")
-        endpoint.on["tools/call"] = lambda m: result(m, {"content": [{"type": "text", "text": _said(m)}]})
+        endpoint.on["tools/call"] = lambda m: result(m, {"content": [{"type": "text", "text": _call_text(m)}]})
         endpoint.on["resources/list"] = lambda m: result(
             m, {"resources": [{"uri": "jira://board", "name": "board", "mimeType": "text/plain"}]}
         )
@@ -30,20 +30,20 @@ async def opened_jira() -> AsyncIterator[FakeEndpoint]:
         prompt = {"name": "sum-up", "arguments": [{"name": "of", "required": True}]}
         endpoint.on["prompts/list"] = lambda m: result(m, {"prompts": [prompt]})
         endpoint.on["prompts/get"] = lambda m: result(
-            m, {"messages": [{"role": "user", "content": {"type": "text", "text": _asked(m)}}]}
+            m, {"messages": [{"role": "user", "content": {"type": "text", "text": _prompt_text(m)}}]}
         )
         yield endpoint
 
 
-def _said(message: Message) -> str:
+def _call_text(message: Message) -> str:
     return f"{message['params']['name']} was given {message['params'].get('arguments', {})}"
 
 
-def _asked(message: Message) -> str:
+def _prompt_text(message: Message) -> str:
     return f"Sum up {message['params']['arguments']['of']}."
 
 
-async def added(api: Api, jira: FakeEndpoint, **more: Any) -> dict[str, Any]:
+async def add_server(api: Api, jira: FakeEndpoint, **more: Any) -> dict[str, Any]:
     """Add the server under the name `jira` and return the response's body."""
     answer = await api.post(SERVERS, json={"name": "jira", "url": jira.url, **more})
     assert answer.status_code == 201, answer.text

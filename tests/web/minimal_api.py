@@ -26,33 +26,33 @@ OPERATORS = "the-operators-own-token-Zk29vT4x"
 class MemoryTokens:
     """Fake `TokenStore`. `find_by_secret` raises `trouble` if it is set."""
 
-    kept: dict[str, ApiToken] = field(default_factory=dict)
+    entries: dict[str, ApiToken] = field(default_factory=dict)
     looked: int = 0
     trouble: Exception | None = None
 
     async def create(
         self, name: str, role: ApiRole, workspace: str, lifetime: float | None, by: Author
     ) -> tuple[ApiToken, str]:
-        token = f"cs_{len(self.kept):043}"
-        self.kept[token] = ApiToken(name, name, role, workspace)
-        return self.kept[token], token
+        token = f"cs_{len(self.entries):043}"
+        self.entries[token] = ApiToken(name, name, role, workspace)
+        return self.entries[token], token
 
     async def tokens(self) -> Sequence[ApiToken]:
-        return list(self.kept.values())
+        return list(self.entries.values())
 
     async def find_by_secret(self, token: str) -> ApiToken | None:
         self.looked += 1
         if self.trouble is not None:
             raise self.trouble
-        return self.kept.get(token)
+        return self.entries.get(token)
 
     async def revoke(self, name: str, by: Author) -> bool:
-        self.kept = {token: each for token, each in self.kept.items() if each.name != name}
+        self.entries = {token: each for token, each in self.entries.items() if each.name != name}
         return True
 
     def add(self, name: str, role: ApiRole = ApiRole.MEMBER, workspace: str = EVERYWHERE) -> str:
-        token = f"cs_{len(self.kept):043}"
-        self.kept[token] = ApiToken(name, name, role, workspace)
+        token = f"cs_{len(self.entries):043}"
+        self.entries[token] = ApiToken(name, name, role, workspace)
         return token
 
 
@@ -81,7 +81,7 @@ def client_of(port: int) -> httpx2.AsyncClient:
 
 
 @asynccontextmanager
-async def opened(router: APIRouter, **more: Any) -> AsyncIterator[httpx2.AsyncClient]:
+async def serve_routes(router: APIRouter, **more: Any) -> AsyncIterator[httpx2.AsyncClient]:
     """Serve the routes and yield an HTTP client for them."""
     async with serve(small_application(router, **more), "127.0.0.1", 0) as port, client_of(port) as client:
         yield client

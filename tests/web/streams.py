@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 
 from bot.rendering.turn_events import EVENTS
-from tests.turn_events import checked
+from tests.turn_events import check_event
 from tests.web.api_server import ADMIN_TOKEN
 
 PATIENCE = 60.0
@@ -56,7 +56,7 @@ class Stream:
                 if not line and "event" in fields:
                     told = Told(fields["event"], json.loads(fields["data"]), fields.get("id", ""))
                     if told.name in EVENTS:
-                        checked({"event": told.name, "data": told.data, "id": told.id})
+                        check_event({"event": told.name, "data": told.data, "id": told.id})
                     self.seen.append(told)
                     return told
                 name, _, value = line.partition(": ")
@@ -76,7 +76,7 @@ class Stream:
         known = next((each for each in told if each["waitingForApproval"]), None)
         return known or await self.until("conversation_status", lambda data: data["waitingForApproval"])
 
-    async def ended(self) -> list[Told]:
+    async def read_to_end(self) -> list[Told]:
         """Read until the stream ends and return all events."""
         while await self.next() is not None:
             pass
@@ -84,7 +84,7 @@ class Stream:
 
 
 @asynccontextmanager
-async def streamed(
+async def open_stream(
     client: httpx2.AsyncClient,
     method: str,
     path: str,
@@ -100,12 +100,12 @@ async def streamed(
 
 
 @asynccontextmanager
-async def asked(
+async def open_reply_stream(
     client: httpx2.AsyncClient, text: str, conversation: str | None = None, **more: Any
 ) -> AsyncIterator[Stream]:
     """Send a message and yield the stream of its response."""
     body = {"conversationId": conversation, "payload": {"messages": [{"role": "user", "content": text}]}}
-    async with streamed(client, "POST", "/api/responses/stream", json=body, **more) as stream:
+    async with open_stream(client, "POST", "/api/responses/stream", json=body, **more) as stream:
         assert stream.answer.status_code == 200, await stream.answer.aread()
         yield stream
 

@@ -11,8 +11,8 @@ import pytest
 
 from bot.domain.api_clients import ApiRole
 from tests.fakes.parts import ScriptedModel, say
-from tests.web.api_server import Api, opened_api, scripted
-from tests.web.streams import Stream, streamed
+from tests.web.api_server import Api, opened_api, scripted_choice
+from tests.web.streams import Stream, open_stream
 
 ASK = "/api/responses/stream"
 HOME, ELSEWHERE = "slack:T1", "slack:T2"
@@ -26,7 +26,7 @@ def model() -> ScriptedModel:
 @pytest.fixture
 async def api(folder: Path, model: ScriptedModel) -> AsyncIterator[Api]:
     """Yield an API where the agents support and データ are bound by name in one workspace."""
-    async with opened_api(folder, model=scripted(model)) as api:
+    async with opened_api(folder, model=scripted_choice(model)) as api:
         for name in ("support", "データ", "finance"):
             body = {"persona": f"You are the agent {name}.", "about": f"What {name} does"}
             answer = await api.put(f"/api/workspaces/{HOME}/agents/{name}", json=body)
@@ -73,9 +73,9 @@ async def test_a_stream_names_the_agent_at_its_end(api: Api) -> None:
     token = await api.token("desk", ApiRole.MEMBER, HOME)
     body = {"payload": {"input": "where is it?"}, "agent": "support"}
     headers = {"Authorization": f"Bearer {token}"}
-    async with streamed(api.client, "POST", ASK, json=body, headers=headers) as stream:
+    async with open_stream(api.client, "POST", ASK, json=body, headers=headers) as stream:
         assert isinstance(stream, Stream)
-        seen = await stream.ended()
+        seen = await stream.read_to_end()
     assert seen[-1].data["agent"]["name"] == "support"
 
 

@@ -16,7 +16,7 @@ from bot.web.authentication import AdminCaller, ApproverCaller, LoginThrottle, M
 from bot.web.problems import Problem
 from tests.fakes.parts import ANA
 from tests.web.api_server import opened_api
-from tests.web.minimal_api import OPERATORS, MemoryTokens, opened
+from tests.web.minimal_api import OPERATORS, MemoryTokens, serve_routes
 
 WRONG = (None, "x", "cs_" + "a" * 43, OPERATORS[:-1], f"{OPERATORS}x", OPERATORS.upper())
 
@@ -73,7 +73,7 @@ class Served:
 async def small() -> AsyncIterator[Served]:
     tokens, clock = MemoryTokens(), Clock()
     attempts = LoginThrottle(at_once=10, seconds=6, clock=clock)
-    async with opened(routes(), tokens=tokens, attempts=attempts) as client:
+    async with serve_routes(routes(), tokens=tokens, attempts=attempts) as client:
         yield Served(client, tokens, clock)
 
 

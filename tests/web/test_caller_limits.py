@@ -19,8 +19,8 @@ from bot.errors import SettingsError
 from bot.settings import read_settings
 from bot.web.limits import CallerLimits, CallerShares
 from tests.fakes.parts import ScriptedModel, say, until
-from tests.web.api_server import Api, opened_api, scripted
-from tests.web.streams import Stream, asked, streamed
+from tests.web.api_server import Api, opened_api, scripted_choice
+from tests.web.streams import Stream, open_reply_stream, open_stream
 
 ASK = "/api/responses/stream"
 STREAMS, REQUESTS = 3, 6
@@ -39,7 +39,7 @@ class Held:
         return say("done")
 
     def choice(self) -> Any:
-        return scripted(ScriptedModel([self.answer] * 100))
+        return scripted_choice(ScriptedModel([self.answer] * 100))
 
 
 def question(text: str = "hello", **more: object) -> dict[str, Any]:
@@ -57,7 +57,9 @@ def assert_refused(answer: httpx2.Response, said: str) -> None:
 async def following(api: Api, token: str, count: int) -> AsyncIterator[list[Stream]]:
     """Send messages with one token and yield their streams, which stay open."""
     async with AsyncExitStack() as stack, httpx2.AsyncClient(base_url=api.client.base_url, timeout=30) as client:
-        streams = [await stack.enter_async_context(asked(client, "hello", token=token)) for _ in range(count)]
+        streams = [
+            await stack.enter_async_context(open_reply_stream(client, "hello", token=token)) for _ in range(count)
+        ]
         for stream in streams:
             await stream.until("init")
         yield streams
@@ -92,8 +94,8 @@ async def test_a_token_with_all_of_its_streams_gets_429_and_others_are_served(ap
             await until(lambda: api.parts.surface.subscriptions.subscriber_count == STREAMS + 2)
             held.go_on.set()
             assert (await waiting).status_code == 200
-            assert (await others[0].ended())[-1].data["text"].strip() == "done"
-        await asyncio.gather(*(stream.ended() for stream in streams))
+            assert (await others[0].read_to_end())[-1].data["text"].strip() == "done"
+        await asyncio.gather(*(stream.read_to_end() for stream in streams))
     async with following(api, greedy, STREAMS):
         pass
 
@@ -131,13 +133,13 @@ async def test_one_response_is_followed_by_one_token_ten_times_at_most(folder: P
         path = f"/api/responses/{stream.seen[0].data['responseId']}/stream"
         streams = [stream]
         while len(streams) < 10:
-            streams.append(await stack.enter_async_context(streamed(api.client, "GET", path, token=mine)))
+            streams.append(await stack.enter_async_context(open_stream(api.client, "GET", path, token=mine)))
             await streams[-1].until("init")
         assert_refused(await api.get(path, token=mine), "follows this 10 times")
-        other = await stack.enter_async_context(streamed(api.client, "GET", path, token=admin))
+        other = await stack.enter_async_context(open_stream(api.client, "GET", path, token=admin))
         await other.until("init")
         held.go_on.set()
-        assert (await other.ended())[-1].data["text"].strip() == "done"
+        assert (await other.read_to_end())[-1].data["text"].strip() == "done"
 
 
 async def test_a_client_that_stops_following_a_response_may_follow_it_again(folder: Path) -> None:
@@ -146,7 +148,7 @@ async def test_a_client_that_stops_following_a_response_may_follow_it_again(fold
         [stream] = await stack.enter_async_context(following(api, mine, 1))
         path = f"/api/responses/{stream.seen[0].data['responseId']}/stream"
         for _ in range(11):
-            async with streamed(api.client, "GET", path, token=mine) as again:
+            async with open_stream(api.client, "GET", path, token=mine) as again:
                 await again.until("init")
             await until(lambda: api.parts.surface.subscriptions.subscriber_count == 1)
 
@@ -234,7 +236,9 @@ async def test_when_the_server_leaves_every_place_is_given_back(folder: Path, ap
     )
     async with serve_web(settings, dependencies=api.parts) as port, AsyncExitStack() as stack:
         client = await stack.enter_async_context(httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30))
-        streams = [await stack.enter_async_context(asked(client, "hello", token=token)) for _ in range(STREAMS)]
+        streams = [
+            await stack.enter_async_context(open_reply_stream(client, "hello", token=token)) for _ in range(STREAMS)
+        ]
         for stream in streams:
             await stream.until("init")
         leaving = stack.pop_all()

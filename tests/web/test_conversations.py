@@ -11,14 +11,14 @@ import pytest
 from bot.domain.api_clients import ApiRole
 from bot.domain.conversations import Author, ConversationKey
 from tests.fakes.parts import ScriptedModel, ask_for, call, message, say
-from tests.web.api_server import ADMIN_TOKEN, Api, opened_api, scripted
+from tests.web.api_server import ADMIN_TOKEN, Api, opened_api, scripted_choice
 
 WRITE = "fake__write"
 
 
 @pytest.fixture
 async def api(folder: Path, model: ScriptedModel) -> AsyncIterator[Api]:
-    async with opened_api(folder, model=scripted(model)) as api:
+    async with opened_api(folder, model=scripted_choice(model)) as api:
         yield api
 
 
@@ -29,7 +29,7 @@ async def ask(api: Api, text: str, token: str = ADMIN_TOKEN, **more: Any) -> dic
     return dict(answer.json())
 
 
-async def listed(api: Api, token: str = ADMIN_TOKEN, query: str = "") -> list[str]:
+async def list_conversations(api: Api, token: str = ADMIN_TOKEN, query: str = "") -> list[str]:
     found = (await api.get(f"/api/conversations{query}", token=token)).json()
     return [each["id"] for each in found["conversations"]]
 
@@ -45,7 +45,7 @@ async def test_a_conversation_is_listed_the_latest_first_read_and_deleted(api: A
     assert (first["workspace"], first["startedBy"]) == ("api:default", "admin")
     assert first["updatedAt"] >= first["createdAt"]
     assert first["createdAt"].endswith("Z")
-    assert await listed(api, query="?size=1&page=2") == ["7"]
+    assert await list_conversations(api, query="?size=1&page=2") == ["7"]
     found = (await api.get("/api/conversations/a")).json()
     assert [(each["role"], each["content"]) for each in found["messages"]] == [
         ("USER", "first question"),
@@ -56,7 +56,7 @@ async def test_a_conversation_is_listed_the_latest_first_read_and_deleted(api: A
     assert (await api.delete("/api/conversations/a")).status_code == 204
     assert (await api.get("/api/conversations/a")).status_code == 404
     assert (await api.delete("/api/conversations/a")).status_code == 404
-    assert await listed(api) == ["7"]
+    assert await list_conversations(api) == ["7"]
 
 
 async def test_an_empty_conversation_keeps_its_title(api: Api, model: ScriptedModel) -> None:
@@ -101,11 +101,11 @@ async def test_everybody_sees_their_own_and_admins_all_of_their_workspace(api: A
         await api.runtime.turn_log.enqueue(
             message("hi", str(key), conversation=key, author=Author("slack", "U1", "Sam"))
         )
-    assert (await listed(api, one), await listed(api, two)) == (["same"], ["same"])
-    assert set(await listed(api, boss)) == {"api:slack!3AT1:two:same", "slack:T1:C2:17.000100"}
-    assert await listed(api, boss, "?own=true") == []
-    assert len(await listed(api)) == 4
-    assert await listed(api, query="?workspace=slack:T2") == ["slack:T2:C2:17.000200"]
+    assert (await list_conversations(api, one), await list_conversations(api, two)) == (["same"], ["same"])
+    assert set(await list_conversations(api, boss)) == {"api:slack!3AT1:two:same", "slack:T1:C2:17.000100"}
+    assert await list_conversations(api, boss, "?own=true") == []
+    assert len(await list_conversations(api)) == 4
+    assert await list_conversations(api, query="?workspace=slack:T2") == ["slack:T2:C2:17.000200"]
     read = (await api.get("/api/conversations/slack:T1:C2:17.000100", token=boss)).json()
     assert [(each["role"], each["content"]) for each in read["messages"]] == [("USER", "hi")]
     theirs = (await api.get("/api/conversations/api:slack!3AT1:two:same", token=boss)).json()
@@ -148,7 +148,7 @@ async def test_a_token_asks_only_where_it_belongs(api: Api, model: ScriptedModel
     assert there["conversationId"] == "api:slack!3AT1:free:mine"
     again = await ask(api, "and again", free, conversationId="api:slack!3AT1:free:mine")
     assert again["conversationId"] == there["conversationId"]
-    assert await listed(api, free) == []
-    assert await listed(api, free, "?workspace=slack:T1") == [there["conversationId"]]
+    assert await list_conversations(api, free) == []
+    assert await list_conversations(api, free, "?workspace=slack:T1") == [there["conversationId"]]
     assert (await api.get("/api/conversations/mine?workspace=slack:T1", token=free)).status_code == 200
     assert (await ask(api, "hello", scoped, workspace="slack:T1", conversationId="own"))["conversationId"] == "own"

@@ -11,7 +11,7 @@ from bot.engine import scheduler
 from tests.fakes.mcp.endpoint import result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say
 from tests.stored_content import files_with
-from tests.web.api_server import Api, opened_api, scripted
+from tests.web.api_server import Api, opened_api, scripted_choice
 
 ASK = "/api/responses/stream"
 SECRET, ANSWER = "Kirschkuchen", "Dattelbrot"
@@ -22,7 +22,7 @@ async def api(folder: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(scheduler, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(scheduler, "POLL_SECONDS", 0.05)
     (folder / "policy.toml").write_text('[servers.fake.tools]\nlook = "ALWAYS_ALLOW"\n', encoding="utf-8")
-    async with opened_api(folder, model=scripted(model), retention_days=0) as api:
+    async with opened_api(folder, model=scripted_choice(model), retention_days=0) as api:
         api.endpoint.on["tools/call"] = lambda m: result(m, {"content": [{"type": "text", "text": SECRET}]})
         yield api
 
@@ -33,7 +33,7 @@ def asking(text: str, *earlier: tuple[str, str], conversation: str = "cake") -> 
     return {"conversation_id": conversation, "payload": payload}
 
 
-async def deleted(api: Api, response_id: str) -> None:
+async def wait_until_deleted(api: Api, response_id: str) -> None:
     """Wait until the response is gone."""
     while (await api.get(f"/api/responses/{response_id}")).status_code == 200:
         pass
@@ -56,7 +56,7 @@ async def test_after_that_it_is_deleted_and_says_so(
     body = asking(SECRET)
     response_id = (await api.post(ASK, json=body, headers={"Idempotency-Key": "k1"})).json()["responseId"]
     monkeypatch.setattr(scheduler, "FETCH_SECONDS", 0.0)
-    await deleted(api, response_id)
+    await wait_until_deleted(api, response_id)
     for answer in (
         await api.get(f"/api/responses/{response_id}"),
         await api.get(f"/api/responses/{response_id}/stream"),
@@ -79,7 +79,7 @@ async def test_the_clients_messages_are_all_that_the_model_knows_of_earlier_ones
     model.script = [say(ANSWER), say("as I said")]
     response_id = (await api.post(ASK, json=asking(SECRET))).json()["responseId"]
     monkeypatch.setattr(scheduler, "FETCH_SECONDS", 0.0)
-    await deleted(api, response_id)
+    await wait_until_deleted(api, response_id)
     await api.post(ASK, json=asking("again?", ("user", SECRET), ("assistant", ANSWER)))
     context = "\n".join(message.text for message in model.requests[-1].messages)
     assert f"user: {SECRET}" in context

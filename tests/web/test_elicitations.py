@@ -11,8 +11,8 @@ from typing import Any
 from bot.domain.api_clients import ApiRole
 from tests.fakes.mcp.endpoint import result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say
-from tests.web.api_server import ADMIN_TOKEN, Api, opened_api, scripted
-from tests.web.streams import asked
+from tests.web.api_server import ADMIN_TOKEN, Api, opened_api, scripted_choice
+from tests.web.streams import open_reply_stream
 from tests.web.test_approvals import becomes_done
 
 SCHEMA = {
@@ -36,17 +36,17 @@ async def asking(folder: Path, *asked: dict[str, Any]) -> AsyncIterator[Api]:
     model = ScriptedModel([ask_for(call("fake__write")), say("Done.")])
     questions = {f"q{number}": each for number, each in enumerate(asked, 1)}
 
-    def answered(message: dict[str, Any]) -> Any:
+    def answer_call(message: dict[str, Any]) -> Any:
         if "inputResponses" in message["params"]:
             return result(message, {"content": [{"type": "text", "text": "ok"}]})
         return result(message, {"resultType": "input_required", "inputRequests": questions, "requestState": "s-1"})
 
-    async with opened_api(folder, model=scripted(model)) as api:
-        api.endpoint.on["tools/call"] = answered
+    async with opened_api(folder, model=scripted_choice(model)) as api:
+        api.endpoint.on["tools/call"] = answer_call
         yield api
 
 
-async def wanted(api: Api, token: str = ADMIN_TOKEN) -> dict[str, Any]:
+async def ask_and_wait(api: Api, token: str = ADMIN_TOKEN) -> dict[str, Any]:
     """Send a message and return its response, which waits for an answer to an elicitation."""
     body = {"payload": {"input": "write it", "stream": False}}
     answer = await api.post("/api/responses/stream", json=body, token=token)
@@ -56,14 +56,14 @@ async def wanted(api: Api, token: str = ADMIN_TOKEN) -> dict[str, Any]:
     return found
 
 
-async def answered(
+async def post_answer(
     api: Api, question: dict[str, Any], token: str = ADMIN_TOKEN, /, **said: Any
 ) -> tuple[int, dict[str, Any]]:
     answer = await api.post(f"/api/responses/elicitation/{question['elicitationId']}", json=said, token=token)
     return answer.status_code, answer.json()
 
 
-def told(api: Api) -> list[Any]:
+def received_answers(api: Api) -> list[Any]:
     """Return the answers that the server received, by the ids that it gave its requests."""
     calls = [message["params"] for _, message in api.endpoint.seen if message.get("method") == "tools/call"]
     return [each["inputResponses"] for each in calls if "inputResponses" in each]
@@ -71,7 +71,7 @@ def told(api: Api) -> list[Any]:
 
 async def test_a_form_is_answered_by_the_token_that_asked(folder: Path) -> None:
     async with asking(folder, FORM) as api:
-        found = await wanted(api)
+        found = await ask_and_wait(api)
         (question,) = found["elicitations"]
         assert (question["server"], question["tool"], question["message"], question["mode"]) == (
             "fake",
@@ -83,76 +83,76 @@ async def test_a_form_is_answered_by_the_token_that_asked(folder: Path) -> None:
         assert found["toolCalls"][0]["waitingForAnswer"]
         path = f"/api/responses/elicitation/{question['elicitationId']}"
         assert (await api.get(path)).json() == {**question, "expiresAt": (await api.get(path)).json()["expiresAt"]}
-        status, body = await answered(api, question, action="accept", content={"title": "Milk", "copies": 2})
+        status, body = await post_answer(api, question, action="accept", content={"title": "Milk", "copies": 2})
         assert (status, body) == (200, {"elicitationId": question["elicitationId"], "action": "accept"})
         done = await becomes_done(api, found)
         assert (done["text"], done["elicitations"], done["waitingForAnswer"]) == ("Done.", [], False)
-        assert told(api) == [{"q1": {"action": "accept", "content": {"title": "Milk", "copies": 2}}}]
-        status, body = await answered(api, question, action="decline")
+        assert received_answers(api) == [{"q1": {"action": "accept", "content": {"title": "Milk", "copies": 2}}}]
+        status, body = await post_answer(api, question, action="decline")
         assert (status, body["error"]["code"]) == (409, "already_settled")
         assert (await api.get(path)).status_code == 409
 
 
 async def test_invalid_answers_are_named_by_field_and_asked_again(folder: Path) -> None:
     async with asking(folder, FORM) as api:
-        found = await wanted(api)
+        found = await ask_and_wait(api)
         (question,) = found["elicitations"]
-        status, body = await answered(api, question, action="accept", content={"title": "M"})
+        status, body = await post_answer(api, question, action="accept", content={"title": "M"})
         assert (status, list(body["error"]["fields"])) == (422, ["content.title"])
-        assert (await answered(api, question, action="accept"))[0] == 422
-        assert (await answered(api, question, action="decline", content={"title": "Milk"}))[0] == 422
-        assert (await answered(api, question, action="maybe"))[0] == 422
-        assert told(api) == []
-        assert (await answered(api, question, action="cancel"))[1]["action"] == "cancel"
+        assert (await post_answer(api, question, action="accept"))[0] == 422
+        assert (await post_answer(api, question, action="decline", content={"title": "Milk"}))[0] == 422
+        assert (await post_answer(api, question, action="maybe"))[0] == 422
+        assert received_answers(api) == []
+        assert (await post_answer(api, question, action="cancel"))[1]["action"] == "cancel"
         await becomes_done(api, found)
-        assert told(api) == [{"q1": {"action": "cancel"}}]
+        assert received_answers(api) == [{"q1": {"action": "cancel"}}]
 
 
 async def test_a_link_is_told_to_the_token_that_asked_alone(folder: Path) -> None:
     async with asking(folder, LINK) as api:
         member = await api.token("ci", ApiRole.MEMBER)
-        found = await wanted(api, member)
+        found = await ask_and_wait(api, member)
         (question,) = found["elicitations"]
         assert (question["mode"], question["url"], question["domain"]) == ("url", URL, "jira.example.com")
         seen = (await api.get(f"/api/responses/{found['responseId']}")).json()["elicitations"][0]
         assert (seen["url"], seen["domain"]) == (None, "jira.example.com")
-        assert (await answered(api, question, member, action="accept", content={"a": 1}))[0] == 422
-        assert (await answered(api, question, member, action="accept"))[0] == 200
+        assert (await post_answer(api, question, member, action="accept", content={"a": 1}))[0] == 422
+        assert (await post_answer(api, question, member, action="accept"))[0] == 200
         await becomes_done(api, found)
-        assert told(api) == [{"q1": {"action": "accept"}}]
+        assert received_answers(api) == [{"q1": {"action": "accept"}}]
 
 
 async def test_another_token_answers_nothing(folder: Path) -> None:
     async with asking(folder, FORM) as api:
         asker, other = await api.token("ci", ApiRole.MEMBER), await api.token("other", ApiRole.ADMIN)
-        found = await wanted(api, asker)
+        found = await ask_and_wait(api, asker)
         (question,) = found["elicitations"]
         for token in (other, ADMIN_TOKEN):
-            status, body = await answered(api, question, token, action="decline")
+            status, body = await post_answer(api, question, token, action="decline")
             assert (status, body["error"]["code"]) == (403, "not_allowed")
             assert (
                 await api.get(f"/api/responses/elicitation/{question['elicitationId']}", token=token)
             ).status_code == 403
-        assert told(api) == []
-        assert (await answered(api, question, asker, action="decline"))[0] == 200
+        assert received_answers(api) == []
+        assert (await post_answer(api, question, asker, action="decline"))[0] == 200
         await becomes_done(api, found)
 
 
 async def test_an_unknown_question_is_not_found(folder: Path) -> None:
     async with asking(folder, FORM) as api:
-        status, body = await answered(api, {"elicitationId": "no-such"}, action="decline")
+        status, body = await post_answer(api, {"elicitationId": "no-such"}, action="decline")
         assert (status, body["error"]["code"]) == (404, "not_found")
         assert (await api.get("/api/responses/elicitation/no-such")).status_code == 404
 
 
 async def test_a_stream_has_the_question_and_its_end(folder: Path) -> None:
     async with asking(folder, FORM, LINK) as api:
-        async with asked(api.client, "write it") as stream:
+        async with open_reply_stream(api.client, "write it") as stream:
             questions = [await stream.until("elicitation_required") for _ in range(2)]
             for question in questions:
                 content = {"content": {"title": "Milk"}} if question["mode"] == "form" else {}
-                assert (await answered(api, question, action="accept", **content))[0] == 200
-            seen = await stream.ended()
+                assert (await post_answer(api, question, action="accept", **content))[0] == 200
+            seen = await stream.read_to_end()
         assert [(question["mode"], question["url"]) for question in questions] == [("form", None), ("url", URL)]
         settled = [each.data for each in seen if each.name == "elicitation_settled"]
         assert [each["action"] for each in settled] == ["accept", "accept"]
@@ -161,7 +161,9 @@ async def test_a_stream_has_the_question_and_its_end(folder: Path) -> None:
         # The turn may also have reached the elicitation before the first event of the stream.
         waits = [each.data["waitingForAnswer"] for each in seen if each.name in ("init", "conversation_status")]
         assert [waiting for waiting, _ in groupby(waits)][-2:] == [True, False]
-        assert told(api) == [{"q1": {"action": "accept", "content": {"title": "Milk"}}, "q2": {"action": "accept"}}]
+        assert received_answers(api) == [
+            {"q1": {"action": "accept", "content": {"title": "Milk"}}, "q2": {"action": "accept"}}
+        ]
 
 
 async def test_a_form_that_asks_for_a_secret_is_declined_and_shown_to_no_user(folder: Path) -> None:
@@ -171,4 +173,4 @@ async def test_a_form_that_asks_for_a_secret_is_declined_and_shown_to_no_user(fo
         body = {"payload": {"input": "write it", "stream": False}}
         answer = await api.post("/api/responses/stream", json=body)
         assert (answer.status_code, answer.json()["text"]) == (200, "Done.")
-        assert told(api) == [{"q1": {"action": "decline"}}]
+        assert received_answers(api) == [{"q1": {"action": "decline"}}]

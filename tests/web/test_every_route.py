@@ -44,7 +44,7 @@ def needs(dependant: Any) -> Iterator[ApiRole]:
         yield from needs(dependency)
 
 
-def known(route: RouteContext) -> Iterator[Known]:
+def known_routes(route: RouteContext) -> Iterator[Known]:
     roles = list(needs(route.dependant))
     assert roles, f"{route.path} lets everybody in who has a token: say whom it is for"
     assert route.path is not None
@@ -54,7 +54,7 @@ def known(route: RouteContext) -> Iterator[Known]:
 
 @pytest.fixture
 def every(api: Api) -> list[Known]:
-    found = [each for route in iter_route_contexts(build_api(api.parts).routes) for each in known(route)]
+    found = [each for route in iter_route_contexts(build_api(api.parts).routes) for each in known_routes(route)]
     assert len(found) > 20
     return found
 

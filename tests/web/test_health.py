@@ -70,7 +70,7 @@ class FakeRuntime:
         return check
 
 
-async def asked(check: HealthCheck, path: str = "/readyz") -> httpx2.Response:
+async def get_health(check: HealthCheck, path: str = "/readyz") -> httpx2.Response:
     async with (
         serve(application(pages=ready_routes(check.check)), "127.0.0.1", 0) as port,
         httpx2.AsyncClient() as client,
@@ -80,7 +80,7 @@ async def asked(check: HealthCheck, path: str = "/readyz") -> httpx2.Response:
 
 @pytest.mark.parametrize("path", ["/readyz", "/health"])
 async def test_a_house_without_any_server_or_platform_is_ready(path: str) -> None:
-    answer = await asked(FakeRuntime().check(), path)
+    answer = await get_health(FakeRuntime().check(), path)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.json() == {
@@ -94,7 +94,7 @@ async def test_a_house_without_any_server_or_platform_is_ready(path: str) -> Non
 
 async def test_servers_are_counted_and_named_nowhere() -> None:
     states = [ServerStatus.CONNECTED, ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED, ServerStatus.IDLE]
-    answer = await asked(FakeRuntime(states).check())
+    answer = await get_health(FakeRuntime(states).check())
     assert answer.status_code == 200
     assert answer.json()["status"] == "degraded"
     assert answer.json()["servers"] == {"total": 4, "connected": 1, "errors": 2}
@@ -117,13 +117,13 @@ FAILED, OFF = ServerStatus.FAILED, ServerStatus.DISABLED
 async def test_it_is_unready_without_a_working_server_if_it_needs_one(
     states: list[ServerStatus], needs: bool, code: int
 ) -> None:
-    answer = await asked(FakeRuntime(states, needs_servers=needs).check())
+    answer = await get_health(FakeRuntime(states, needs_servers=needs).check())
     assert answer.status_code == code
     assert (answer.json()["status"] == "unready") is (code == 503)
 
 
 async def test_a_database_that_is_away_makes_it_unready_and_is_named_nowhere() -> None:
-    answer = await asked(FakeRuntime(away=True).check(slack=Place(CONNECTED)))
+    answer = await get_health(FakeRuntime(away=True).check(slack=Place(CONNECTED)))
     assert answer.status_code == 503
     assert (answer.json()["status"], answer.json()["database"]) == ("unready", "down")
     assert "internal" not in answer.text
@@ -131,7 +131,7 @@ async def test_a_database_that_is_away_makes_it_unready_and_is_named_nowhere() -
 
 async def test_a_database_that_says_nothing_is_as_good_as_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.app.process.DATABASE_SECONDS", 0.01)
-    assert (await asked(FakeRuntime(silent=True).check())).status_code == 503
+    assert (await get_health(FakeRuntime(silent=True).check())).status_code == 503
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ async def test_a_database_that_takes_no_writes_makes_it_unready_with_cause_and_f
         "free some space on its disk",
         reason="its disk is full",
     )
-    answer = await asked(runtime.check())
+    answer = await get_health(runtime.check())
     assert answer.status_code == 503
     assert answer.json()["status"] == "unready"
     assert answer.json()["database"] == "unwritable"

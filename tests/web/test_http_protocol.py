@@ -53,7 +53,7 @@ async def endless(_request: Request) -> Response:
 
 
 @contextlib.asynccontextmanager
-async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def open_client(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
     try:
         yield reader, writer
@@ -82,13 +82,13 @@ async def ends(reader: asyncio.StreamReader) -> bytes:
     ],
 )
 async def test_a_client_whose_request_is_not_whole_in_time_is_cut_off(said: bytes) -> None:
-    async with serve(application(), "127.0.0.1", 0, HASTY) as port, connected(port) as (reader, writer):
+    async with serve(application(), "127.0.0.1", 0, HASTY) as port, open_client(port) as (reader, writer):
         writer.write(said)
         assert await ends(reader) == b""
 
 
 async def test_asking_drop_by_drop_gives_no_more_time() -> None:
-    async with serve(application(), "127.0.0.1", 0, HASTY) as port, connected(port) as (reader, writer):
+    async with serve(application(), "127.0.0.1", 0, HASTY) as port, open_client(port) as (reader, writer):
         ended = asyncio.create_task(ends(reader))
         writer.write(b"GET /healthz HTTP/1.1\r\n")
         while not ended.done():
@@ -98,7 +98,7 @@ async def test_asking_drop_by_drop_gives_no_more_time() -> None:
 
 
 async def test_a_body_that_goes_on_behind_its_answer_is_not_waited_for() -> None:
-    async with serve(application(), "127.0.0.1", 0, HASTY) as port, connected(port) as (reader, writer):
+    async with serve(application(), "127.0.0.1", 0, HASTY) as port, open_client(port) as (reader, writer):
         ended = asyncio.create_task(ends(reader))
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
         while not ended.done():
@@ -109,7 +109,7 @@ async def test_a_body_that_goes_on_behind_its_answer_is_not_waited_for() -> None
 
 async def test_a_client_that_reads_nothing_of_its_response_is_cut_off() -> None:
     slow = application(pages=[Route("/long", long)])
-    async with serve(slow, "127.0.0.1", 0, HASTY) as port, connected(port) as (reader, writer):
+    async with serve(slow, "127.0.0.1", 0, HASTY) as port, open_client(port) as (reader, writer):
         writer.write(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
         async with asyncio.timeout(LIMIT):
             await reader.readline()
@@ -121,7 +121,7 @@ async def test_a_client_that_reads_nothing_of_its_response_is_cut_off() -> None:
 
 
 async def test_a_connection_is_kept_for_the_next_question() -> None:
-    async with serve(application(), "127.0.0.1", 0, HASTY) as port, connected(port) as (reader, writer):
+    async with serve(application(), "127.0.0.1", 0, HASTY) as port, open_client(port) as (reader, writer):
         for _ in range(3):
             writer.write(HELLO)
             async with asyncio.timeout(LIMIT):
@@ -132,7 +132,7 @@ async def test_a_connection_is_kept_for_the_next_question() -> None:
 @pytest.mark.parametrize("path", ["/healthz", "/nowhere"])
 async def test_a_connection_that_pipelines_gets_the_first_response_and_is_closed(path: str) -> None:
     request = b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % path.encode()
-    async with serve(application(), "127.0.0.1", 0) as port, connected(port) as (reader, writer):
+    async with serve(application(), "127.0.0.1", 0) as port, open_client(port) as (reader, writer):
         writer.write(request * 200)
         responses = (await ends(reader)).lower().split(b"http/1.1 ")[1:]
         assert [b"connection: close" in response for response in responses] == [True]
@@ -150,12 +150,12 @@ async def test_pipelined_bytes_do_not_cost_the_response_that_is_under_way() -> N
         return StreamingResponse(parts())
 
     app = application(pages=[Route("/parts", two_parts)])
-    async with serve(app, "127.0.0.1", 0) as port, connected(port) as (reader, writer):
+    async with serve(app, "127.0.0.1", 0) as port, open_client(port) as (reader, writer):
         writer.write(b"GET /parts HTTP/1.1\r\nHost: x\r\n\r\n")
         async with asyncio.timeout(LIMIT):
             await reader.readuntil(b"first\r\n")
         writer.write(HELLO)
-        assert (await asked(port, whole("/healthz"))).endswith(b"ok\n")  # the server has read both by now
+        assert (await send_request(port, whole("/healthz"))).endswith(b"ok\n")  # the server has read both by now
         go_on.set()
         assert await ends(reader) == b"6\r\nsecond\r\n0\r\n\r\n"
 
@@ -176,7 +176,7 @@ class Hook:
 
 
 @contextlib.asynccontextmanager
-async def flooded(port: int, said: bytes, *, addresses: int, clients: int) -> AsyncIterator[list[int]]:
+async def running_flood(port: int, said: bytes, *, addresses: int, clients: int) -> AsyncIterator[list[int]]:
     """Run clients of several addresses that reconnect after each disconnect. Yield a list with the number of
     connections.
     """
@@ -207,7 +207,7 @@ async def flooded(port: int, said: bytes, *, addresses: int, clients: int) -> As
                 task.cancel()
 
 
-async def asked(port: int, request: bytes, *, address: str = "127.0.0.1") -> bytes:
+async def send_request(port: int, request: bytes, *, address: str = "127.0.0.1") -> bytes:
     """Return the response to a request on its own connection; empty if the server refused the request before reading
     it.
     """
@@ -240,26 +240,26 @@ async def test_health_and_hooks_answer_during_a_flood(
     app = application([Hook()], pages=[Route("/endless", endless)], limits=NARROW)
     async with (
         serve(app, "127.0.0.1", 0, NARROW, TrustedProxies(trusted)) as port,
-        flooded(port, said, addresses=10, clients=100) as opened,
+        running_flood(port, said, addresses=10, clients=100) as opened,
     ):
         async with asyncio.timeout(LIMIT):
             while opened[0] < 100:
                 await asyncio.sleep(0.01)
         for _ in range(3):
-            assert (await asked(port, whole("/healthz"))).endswith(b"ok\n")
-            assert (await asked(port, whole("/hook", b"hello"))).endswith(b"hello")
+            assert (await send_request(port, whole("/healthz"))).endswith(b"ok\n")
+            assert (await send_request(port, whole("/hook", b"hello"))).endswith(b"hello")
     assert len([record for record in caplog.records if "connections:" in record.message]) == 1
 
 
 async def test_a_thousand_half_sent_requests_do_not_keep_an_address_from_asking() -> None:
     async with (
         serve(application(), "127.0.0.1", 0, ConnectionLimits(most=400)) as port,
-        flooded(port, HALF, addresses=1, clients=150) as opened,
+        running_flood(port, HALF, addresses=1, clients=150) as opened,
     ):
         async with asyncio.timeout(LIMIT):
             while opened[0] < 1_000:
                 await asyncio.sleep(0.01)
-        assert (await asked(port, whole("/healthz"), address="127.0.0.2")).endswith(b"ok\n")
+        assert (await send_request(port, whole("/healthz"), address="127.0.0.2")).endswith(b"ok\n")
 
 
 async def test_an_address_with_its_share_of_connections_at_work_gets_503_and_others_are_served() -> None:
@@ -274,14 +274,14 @@ async def test_an_address_with_its_share_of_connections_at_work_gets_503_and_oth
         asyncio.TaskGroup() as group,
     ):
         share = NARROW.per_address
-        working = [group.create_task(asked(port, whole("/work"), address="127.0.0.2")) for _ in range(share)]
+        working = [group.create_task(send_request(port, whole("/work"), address="127.0.0.2")) for _ in range(share)]
         async with asyncio.timeout(LIMIT):
-            while (await asked(port, whole("/healthz"), address="127.0.0.2")).endswith(b"ok\n"):
+            while (await send_request(port, whole("/healthz"), address="127.0.0.2")).endswith(b"ok\n"):
                 await asyncio.sleep(0.01)
-        assert (await asked(port, whole("/healthz"), address="127.0.0.3")).endswith(b"ok\n")
+        assert (await send_request(port, whole("/healthz"), address="127.0.0.3")).endswith(b"ok\n")
         go_on.set()
         assert all([(await each).endswith(b"done") for each in working])
-        assert (await asked(port, whole("/healthz"), address="127.0.0.2")).endswith(b"ok\n")
+        assert (await send_request(port, whole("/healthz"), address="127.0.0.2")).endswith(b"ok\n")
 
 
 async def test_requests_at_work_leave_room_for_health_and_for_bodies_that_are_on_their_way() -> None:
@@ -298,16 +298,16 @@ async def test_requests_at_work_leave_room_for_health_and_for_bodies_that_are_on
     app = RequestMiddleware(CapacityMiddleware(work, {"/healthz"}, most=2))
     async with (
         serve(app, "127.0.0.1", 0) as port,
-        connected(port) as (reader, writer),
+        open_client(port) as (reader, writer),
         asyncio.TaskGroup() as group,
     ):
         writer.write(b"POST /work HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n1")
-        requests = [group.create_task(asked(port, whole("/work", body))) for body in (b"", b"{}")]
+        requests = [group.create_task(send_request(port, whole("/work", body))) for body in (b"", b"{}")]
         await until(lambda: sorted(working) == ["GET", "POST"])
-        refused = await asked(port, whole("/other"))
+        refused = await send_request(port, whole("/other"))
         assert refused.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after: 5" in refused.lower()
-        assert (await asked(port, whole("/healthz"))).endswith(b"done")
+        assert (await send_request(port, whole("/healthz"))).endswith(b"done")
         go_on.set()
         assert [(await request).endswith(b"done") for request in requests] == [True, True]
         writer.write(b"2")

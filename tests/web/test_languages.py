@@ -29,7 +29,7 @@ from bot.domain.secrets import SecretLink
 from bot.i18n import use_language
 from bot.web import pages
 from tests.fakes.parts import HALL
-from tests.i18n.pseudo_language import untranslated
+from tests.i18n.pseudo_language import untranslated_words
 from tests.web.api_server import Api, opened_api
 from tests.web.test_validation_errors import BODIES
 
@@ -78,7 +78,7 @@ def test_a_page_is_in_one_language(pseudo_language: str, name: str) -> None:
         html = bytes(PAGES[name]().body).decode()
     assert f'<html lang="{pseudo_language}">' in html
     text = unescape(re.sub(r"<style>.*?</style>|<[^>]*>", " ", html, flags=re.DOTALL))
-    assert untranslated(text.replace("Countersign", "")) == []
+    assert untranslated_words(text.replace("Countersign", "")) == []
 
 
 async def test_a_page_is_in_the_language_that_the_browser_prefers(folder: Path) -> None:
@@ -150,7 +150,7 @@ async def test_every_error_of_the_api_is_in_the_language_of_the_request(
             assert answer.headers["content-language"] == pseudo_language
             error = answer.json()["error"]
             for text in (error["message"], error["fix"], *error["fields"].values()):
-                assert untranslated(text) == []
+                assert untranslated_words(text) == []
 
 
 async def test_a_command_answers_in_the_language_of_the_request_with_keys_in_english(api: Api) -> None:

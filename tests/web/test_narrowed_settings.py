@@ -13,9 +13,9 @@ from bot.domain.api_clients import ApiRole
 from tests.app.program import program
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say
-from tests.web.api_server import opened_api, scripted
-from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added
-from tests.web.test_approvals import becomes_done, decided, wanted
+from tests.web.api_server import opened_api, scripted_choice
+from tests.web.local_server import ON_THIS_MACHINE, SERVERS, add_server
+from tests.web.test_approvals import ask_for_approval, becomes_done, post_decision
 
 NARROWER: Mapping[str, tuple[dict[str, Any], str]] = {
     "other names": ({"mcp_allowed_servers": "fake", "mcp_allowed_hosts": ON_THIS_MACHINE}, "MCP_ALLOWED_SERVERS"),
@@ -30,7 +30,7 @@ async def test_a_stored_server_that_is_not_allowed_any_more_is_neither_connected
 ) -> None:
     settings, named = NARROWER[narrower]
     async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
-        assert (await added(api, jira, apiKey="jira-8f2K9qLw4ZtX7vBn"))["status"] == "CONNECTED"
+        assert (await add_server(api, jira, apiKey="jira-8f2K9qLw4ZtX7vBn"))["status"] == "CONNECTED"
         # What it offers is known to the next start, too.
         assert (await api.post(f"{SERVERS}/jira/sync")).json()["resourceCount"] == 1
     jira.seen.clear()
@@ -65,12 +65,12 @@ async def test_a_call_that_was_waiting_for_an_approval_is_not_sent_to_a_server_t
     settings, _ = NARROWER[narrower]
     model = ScriptedModel([ask_for(call("jira__find_issue")), say("Tried.")])
     (folder / "policy.toml").write_text(ASKS_FIRST, encoding="utf-8")
-    async with opened_api(folder, model=scripted(model), mcp_allowed_hosts=ON_THIS_MACHINE) as api:
-        await added(api, jira)
-        approval = await wanted(api)
+    async with opened_api(folder, model=scripted_choice(model), mcp_allowed_hosts=ON_THIS_MACHINE) as api:
+        await add_server(api, jira)
+        approval = await ask_for_approval(api)
     jira.seen.clear()
-    async with opened_api(folder, model=scripted(model), **settings) as api:
-        status, _ = await decided(api, approval, await api.token("approver", ApiRole.APPROVER), approved=True)
+    async with opened_api(folder, model=scripted_choice(model), **settings) as api:
+        status, _ = await post_decision(api, approval, await api.token("approver", ApiRole.APPROVER), approved=True)
         assert status == 200
         await becomes_done(api, approval)
     assert "tools/call" not in jira.methods()
@@ -91,7 +91,7 @@ async def test_a_secret_is_neither_asked_for_nor_taken_for_a_server_that_is_kept
 ) -> None:
     public: dict[str, Any] = {"public_url": "https://bot.example.com", "mcp_allowed_hosts": ON_THIS_MACHINE}
     async with opened_api(folder, **public) as api:
-        await added(api, jira, apiKey="jira-8f2K9qLw4ZtX7vBn")
+        await add_server(api, jira, apiKey="jira-8f2K9qLw4ZtX7vBn")
         words = ["secret", "rotate", "jira"]
         offered = (await api.post("/api/commands", json={"command": "mcp", "words": words})).text
         path = "/secret/" + offered.split("https://bot.example.com/secret/")[1].split(")")[0]
@@ -107,7 +107,7 @@ async def test_a_secret_is_neither_asked_for_nor_taken_for_a_server_that_is_kept
 
 async def test_doctor_names_the_servers_that_the_settings_keep_out(folder: Path, jira: FakeEndpoint) -> None:
     async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
-        await added(api, jira, autoConnect=False)
+        await add_server(api, jira, autoConnect=False)
     variables = {
         "DATABASE_URL": f"sqlite:///{folder / 'countersign.db'}",
         "MCP_SERVERS_FILE": str(folder / "servers.json"),
@@ -122,7 +122,7 @@ async def test_doctor_names_the_servers_that_the_settings_keep_out(folder: Path,
 
 async def test_a_server_may_be_given_a_name_that_is_allowed(folder: Path, jira: FakeEndpoint) -> None:
     async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
-        await added(api, jira)
+        await add_server(api, jira)
     jira.on["tools/call"] = lambda m: result(m, {"content": []})
     async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE, mcp_allowed_servers="tickets,fake") as api:
         renamed = await api.put(f"{SERVERS}/jira", json={"serverId": "tickets"})

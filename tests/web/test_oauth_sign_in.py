@@ -282,7 +282,7 @@ async def test_the_operator_signs_in_to_shared_servers_from_a_shell(folder: Path
 async def a_page(sign_ins: MemorySignIns, attempts: LoginThrottle | None = None) -> AsyncIterator[httpx2.AsyncClient]:
     office = SigningOffice(sign_ins=sign_ins)
     await office.ask("mcp add jira --url https://jira.example/mcp --title <i>Desk</i>")
-    server = next(iter(office.store.kept))
+    server = next(iter(office.store.entries))
     await sign_ins.begin(server, Author("test", "ana", "<b>Ana"), HALL)
     routes = sign_in_routes(
         OAuthCallback(office.parts, sign_ins, PlatformUserMessenger([Staff()], LocaleResolver())),

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.web.api_server import ADMIN_TOKEN, opened_api
-from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
+from tests.web.local_server import ON_THIS_MACHINE, SERVERS, add_server, opened_jira
 
 if TYPE_CHECKING:
     from schemathesis import GenerationMode
@@ -33,7 +33,7 @@ CONFIG = {"generation": {"allow-extra-parameters": False}}
 """Undescribed parameters of a query or header are ignored, as is usual in HTTP."""
 
 
-def asked(document: dict[str, Any]) -> Iterator[Any]:
+def finite_operations(document: dict[str, Any]) -> Iterator[Any]:
     """Return all operations that end without a disconnect of the client."""
     import schemathesis  # noqa: PLC0415 - every worker loads this module, and one of them uses this
     from schemathesis.core.result import Ok  # noqa: PLC0415
@@ -63,7 +63,7 @@ def ask(document: dict[str, Any], address: str, mode: GenerationMode) -> tuple[i
     ]
     if mode is GenerationMode.NEGATIVE:
         checks.append(conformance.negative_data_rejection)
-    for operation in asked(document):
+    for operation in finite_operations(document):
         if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body):
             continue  # any text is a valid id
 
@@ -111,7 +111,7 @@ def with_what_there_is(case: Any) -> None:
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 async def test_valid_requests_get_described_responses_and_others_are_refused(folder: Path) -> None:
     async with opened_jira() as jira, opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE, api_docs=True) as api:
-        await added(api, jira)
+        await add_server(api, jira)
         document = (await api.get("/openapi.json", token=None)).json()
         assert SERVERS in document["paths"]
         endless = [operations for path, operations in document["paths"].items() if path.endswith(ENDLESS)]

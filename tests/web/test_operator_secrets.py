@@ -33,7 +33,7 @@ async def evil() -> AsyncIterator[FakeEndpoint]:
         yield endpoint
 
 
-def granted(folder: Path, *hosts: str, workspace: str = HOME) -> dict[str, Any]:
+def write_grants(folder: Path, *hosts: str, workspace: str = HOME) -> dict[str, Any]:
     """Write a file with a grant for these hosts and return the settings that use it."""
     file = folder / "grants.toml"
     file.write_text(
@@ -94,7 +94,7 @@ async def test_an_admin_of_all_workspaces_is_not_the_operator(folder: Path, evil
 async def test_a_granted_reference_works_at_its_host_and_at_no_other(
     folder: Path, jira: FakeEndpoint, evil: FakeEndpoint
 ) -> None:
-    async with opened_api(folder, **granted(folder, origin(jira))) as api:
+    async with opened_api(folder, **write_grants(folder, origin(jira))) as api:
         token = await admin(api)
         body = {"name": "jira", "url": jira.url, "apiKey": REFERENCE}
         assert (await api.post(THERE, json=body, token=token)).json()["status"] == "CONNECTED"
@@ -113,7 +113,7 @@ async def test_a_granted_reference_works_at_its_host_and_at_no_other(
 async def test_a_grant_that_is_taken_back_ends_with_a_reload_and_after_a_restart(
     folder: Path, jira: FakeEndpoint
 ) -> None:
-    settings = granted(folder, origin(jira))
+    settings = write_grants(folder, origin(jira))
     async with opened_api(folder, **settings) as api:
         token = await admin(api)
         added = await api.post(THERE, json={"name": "jira", "url": jira.url, "apiKey": REFERENCE}, token=token)
@@ -215,7 +215,7 @@ async def test_a_header_that_names_a_host_is_refused(
 async def test_doctor_explains_the_grants_and_names_the_server_that_is_kept_from_a_reference(
     folder: Path, jira: FakeEndpoint
 ) -> None:
-    settings = granted(folder, origin(jira))
+    settings = write_grants(folder, origin(jira))
     async with opened_api(folder, **settings) as api:
         body = {"name": "jira", "url": jira.url, "apiKey": REFERENCE, "autoConnect": False}
         await api.post(THERE, json=body, token=await admin(api))

@@ -12,7 +12,7 @@ from bot.domain.approvals import Decision, DecisionType
 from bot.domain.audit import AuditQuery
 from tests.fakes.mcp.endpoint import FakeEndpoint, error, result
 from tests.web.api_server import Api, opened_api
-from tests.web.local_server import SERVERS, added
+from tests.web.local_server import SERVERS, add_server
 
 POLICIES, EXECUTE = "/api/mcp/approval-policies", "/api/mcp/tools/execute"
 
@@ -25,7 +25,7 @@ async def put(api: Api, **body: Any) -> dict[str, Any]:
 
 
 async def test_a_policy_is_set_listed_replaced_and_taken_back(api: Api, jira: FakeEndpoint) -> None:
-    server = await added(api, jira)
+    server = await add_server(api, jira)
     assert (await api.get(POLICIES)).json() == []
     first = await put(api, serverId="jira", toolName="find_issue", policy="ALWAYS_ALLOW")
     assert (first["serverId"], first["server"], first["toolName"]) == (server["id"], "jira", "find_issue")
@@ -50,7 +50,7 @@ async def test_a_policy_is_set_listed_replaced_and_taken_back(api: Api, jira: Fa
 
 
 async def test_a_rule_that_cannot_be_used_says_which_key_of_it(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira)
+    await add_server(api, jira)
     for body, status, field in (
         ({"serverId": "jira", "policy": "MAYBE"}, 422, "policy"),
         ({"serverId": "jira", "policy": "ALWAYS_DENY", "rule": {"quorum": 2}}, 422, "policy"),
@@ -85,7 +85,7 @@ async def test_a_workspaces_rule_is_its_own_and_the_files_are_listed_beside_it(f
 
 
 async def test_a_tool_runs_at_once_where_a_rule_lets_it(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira, policy="ALWAYS_ALLOW")
+    await add_server(api, jira, policy="ALWAYS_ALLOW")
     call = {"serverId": "jira", "toolName": "find_issue", "arguments": {"key": "OPS-1"}}
     answer = await api.post(EXECUTE, json=call)
     assert answer.status_code == 200, answer.text
@@ -100,7 +100,7 @@ async def test_a_tool_runs_at_once_where_a_rule_lets_it(api: Api, jira: FakeEndp
 
 
 async def test_images_and_files_of_a_tool_come_with_their_bytes(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira, policy="ALWAYS_ALLOW")
+    await add_server(api, jira, policy="ALWAYS_ALLOW")
     image, sound = base64.b64encode(b"\x89PNG cat").decode(), base64.b64encode(b"OggS purr").decode()
     content = [
         {"type": "image", "data": image, "mimeType": "image/png"},
@@ -116,7 +116,7 @@ async def test_images_and_files_of_a_tool_come_with_their_bytes(api: Api, jira: 
 
 
 async def test_a_tool_that_asks_first_is_approved_before_it_runs(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira)
+    await add_server(api, jira)
     answer = await api.post(EXECUTE, json={"serverId": "jira", "toolName": "create_issue"})
     assert answer.status_code == 202
     pending = answer.json()
@@ -136,7 +136,7 @@ async def test_a_tool_that_asks_first_is_approved_before_it_runs(api: Api, jira:
 
 
 async def test_a_tool_that_a_rule_forbids_is_an_error_result_and_never_sent(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira, policy="ALWAYS_DENY")
+    await add_server(api, jira, policy="ALWAYS_DENY")
     answer = await api.post(EXECUTE, json={"serverId": "jira", "toolName": "create_issue"})
     assert (answer.status_code, answer.json()["isError"]) == (200, True)
     assert answer.json()["content"][0]["text"]
@@ -146,7 +146,7 @@ async def test_a_tool_that_a_rule_forbids_is_an_error_result_and_never_sent(api:
 
 
 async def test_a_resource_is_read_and_a_prompt_written_out(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira)
+    await add_server(api, jira)
     await api.post(f"{SERVERS}/jira/sync")
     read = await api.post("/api/mcp/resources/read", json={"serverId": "jira", "uri": "jira://board"})
     assert read.json()["contents"] == [
@@ -160,7 +160,7 @@ async def test_a_resource_is_read_and_a_prompt_written_out(api: Api, jira: FakeE
 
 
 async def test_a_direct_read_is_in_the_audit_like_a_call(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira)
+    await add_server(api, jira)
     await api.post(f"{SERVERS}/jira/sync")
     read = {"serverId": "jira", "uri": "jira://board"}
     prompt = {"serverId": "jira", "name": "sum-up", "arguments": {"of": "OPS"}}
@@ -189,7 +189,7 @@ async def test_a_direct_read_is_in_the_audit_like_a_call(api: Api, jira: FakeEnd
 
 
 async def test_a_rule_that_forbids_reading_holds_for_administrators_too(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira, policy="ALWAYS_DENY")
+    await add_server(api, jira, policy="ALWAYS_DENY")
     await api.post(f"{SERVERS}/jira/sync")
     for path, body in (
         ("/api/mcp/resources/read", {"serverId": "jira", "uri": "jira://board"}),
@@ -203,7 +203,7 @@ async def test_a_rule_that_forbids_reading_holds_for_administrators_too(api: Api
 
 
 async def test_a_direct_read_of_an_unreachable_server_has_not_run(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira)
+    await add_server(api, jira)
     await api.post(f"{SERVERS}/jira/sync")
     await jira.stop()
     await api.post(f"{SERVERS}/jira/sync")
@@ -216,7 +216,7 @@ async def test_a_direct_read_of_an_unreachable_server_has_not_run(api: Api, jira
 async def test_a_resource_that_a_rule_wants_approved_is_not_read_without_an_approval(
     api: Api, jira: FakeEndpoint
 ) -> None:
-    await added(api, jira, policy="ASK_USER")
+    await add_server(api, jira, policy="ASK_USER")
     await api.post(f"{SERVERS}/jira/sync")
     for path, body in (
         ("/api/mcp/resources/read", {"serverId": "jira", "uri": "jira://board"}),
@@ -230,7 +230,7 @@ async def test_a_resource_that_a_rule_wants_approved_is_not_read_without_an_appr
 
 
 async def test_a_rule_about_an_address_holds_for_a_template_with_values(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira)
+    await add_server(api, jira)
     await api.post(f"{SERVERS}/jira/sync")
     rule = {"arguments": {"uri": "jira://board"}}
     await put(api, serverId="jira", toolName="read_mcp_resource", policy="ALWAYS_DENY", rule=rule)
@@ -248,7 +248,7 @@ async def test_a_rule_about_an_address_holds_for_a_template_with_values(api: Api
 
 async def test_a_server_that_lists_no_resources_is_read_past_no_rule(api: Api, jira: FakeEndpoint) -> None:
     jira.on["resources/list"] = lambda m: result(m, {"resources": []})
-    await added(api, jira, policy="ALWAYS_DENY")
+    await add_server(api, jira, policy="ALWAYS_DENY")
     await api.post(f"{SERVERS}/jira/sync")
     answer = await api.post("/api/mcp/resources/read", json={"serverId": "jira", "uri": "jira://board"})
     assert (answer.status_code, "has no resources" in answer.text) == (404, True)

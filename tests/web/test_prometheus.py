@@ -68,9 +68,9 @@ class FakeRuntime:
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(clock=lambda: self.time)
-        self.metrics.set_sources(self.unfinished, lambda: self.states)
+        self.metrics.set_sources(self.read_backlog, lambda: self.states)
 
-    async def unfinished(self) -> Backlog:
+    async def read_backlog(self) -> Backlog:
         self.looks += 1
         if self.away:
             raise DatabaseUnavailable("The database is away.")
@@ -208,7 +208,7 @@ async def test_while_the_database_is_away_everything_else_is_still_there() -> No
 
 async def test_a_database_that_refuses_writes_is_up_and_not_writable() -> None:
     runtime, takes_writes = FakeRuntime(), [False]
-    runtime.metrics.set_sources(runtime.unfinished, tuple, lambda: takes_writes[0])
+    runtime.metrics.set_sources(runtime.read_backlog, tuple, lambda: takes_writes[0])
     found = await samples(runtime.metrics)
     assert (of(found, "database_up"), of(found, "database_writable")) == (1, 0)
     takes_writes[0] = True

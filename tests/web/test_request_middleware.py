@@ -33,7 +33,7 @@ from bot.web.authentication import MemberCaller
 from bot.web.problems import Problem
 from bot.web.server import serve
 from tests.fakes.parts import until
-from tests.web.minimal_api import OPERATORS, client_of, opened, small_application
+from tests.web.minimal_api import OPERATORS, client_of, serve_routes, small_application
 
 LIMIT = 60.0
 
@@ -115,7 +115,7 @@ def runtime() -> FakeRuntime:
 
 @pytest.fixture
 async def client(runtime: FakeRuntime) -> AsyncIterator[httpx2.AsyncClient]:
-    async with opened(runtime.router()) as client:
+    async with serve_routes(runtime.router()) as client:
         yield client
 
 
@@ -245,15 +245,15 @@ async def test_nothing_is_at_an_address_that_no_database_could_look_up(client: h
 
 
 async def test_a_body_may_be_nested_deeply_and_not_more(runtime: FakeRuntime) -> None:
-    def nested(levels: int) -> bytes:
+    def nested_body(levels: int) -> bytes:
         return b"[" * levels + b"]" * levels
 
-    async with opened(runtime.router(), largest=100_000) as client:
+    async with serve_routes(runtime.router(), largest=100_000) as client:
         for body, status, code in (
-            (nested(DEEPEST), 422, "invalid"),
-            (nested(DEEPEST + 1), 400, "too_deep"),
+            (nested_body(DEEPEST), 422, "invalid"),
+            (nested_body(DEEPEST + 1), 400, "too_deep"),
             (b'{"text":' * DEEPEST + b"{}" + b"}" * DEEPEST, 400, "too_deep"),
-            (nested(40_000), 400, "too_deep"),
+            (nested_body(40_000), 400, "too_deep"),
         ):
             headers = {"Content-Type": "application/json"}
             answer = await client.put("/api/notes/a", content=body, headers=headers)
@@ -338,7 +338,7 @@ async def test_a_failure_of_the_program_is_in_the_log_under_the_requests_id_and_
 
 
 async def test_a_body_that_does_not_arrive_is_given_up(runtime: FakeRuntime) -> None:
-    async with opened(runtime.router(), seconds=0.05) as client:
+    async with serve_routes(runtime.router(), seconds=0.05) as client:
         reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
         writer.write(
             b"PUT /api/notes/a HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 20\r\n"
@@ -351,7 +351,7 @@ async def test_a_body_that_does_not_arrive_is_given_up(runtime: FakeRuntime) -> 
 
 
 async def test_no_body_is_read_of_a_caller_without_a_token(runtime: FakeRuntime) -> None:
-    async with opened(runtime.router(), seconds=60) as client:
+    async with serve_routes(runtime.router(), seconds=60) as client:
         reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
         writer.write(b"PUT /api/notes/a HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{")
         async with asyncio.timeout(LIMIT):

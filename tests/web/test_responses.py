@@ -18,8 +18,8 @@ from bot.domain.completions import Capabilities, Completion, ModelRequest
 from bot.web.routes import EventStream, ServerEvent
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say, until, words
-from tests.web.api_server import Api, opened_api, scripted
-from tests.web.streams import PATIENCE, Stream, asked, replies, streamed
+from tests.web.api_server import Api, opened_api, scripted_choice
+from tests.web.streams import PATIENCE, Stream, open_reply_stream, open_stream, replies
 
 ASK = "/api/responses/stream"
 LOOK, WRITE = "fake__look", "fake__write"
@@ -27,7 +27,7 @@ HIDDEN = "•••• (7 characters hidden: its name is that of a secret)"
 GIF = b"GIF89a\x01\x00\x01\x00\x00\x00\x00;"
 
 
-def said(*texts: str, **more: Any) -> dict[str, Any]:
+def request_body(*texts: str, **more: Any) -> dict[str, Any]:
     """Return a request body whose last message is the input."""
     return {"payload": {"messages": [{"role": "user", "content": text} for text in texts], **more}}
 
@@ -39,16 +39,16 @@ def tools_answer(endpoint: FakeEndpoint, text: str = "done it") -> None:
 @pytest.fixture
 async def api(folder: Path, model: ScriptedModel) -> AsyncIterator[Api]:
     (folder / "policy.toml").write_text('[servers.fake.tools]\nlook = "ALWAYS_ALLOW"\n', encoding="utf-8")
-    async with opened_api(folder, model=scripted(model)) as api:
+    async with opened_api(folder, model=scripted_choice(model)) as api:
         tools_answer(api.endpoint)
         yield api
 
 
 async def test_an_answer_comes_as_it_is_written_and_whole_at_the_end(api: Api, model: ScriptedModel) -> None:
     model.script = [say("It is sunny today.")]
-    async with asked(api.client, "how is the weather?", "weather") as stream:
+    async with open_reply_stream(api.client, "how is the weather?", "weather") as stream:
         assert stream.answer.headers["content-type"].startswith("text/event-stream")
-        seen = await stream.ended()
+        seen = await stream.read_to_end()
     assert stream.names[0] == "init"
     told = groupby(name for name in stream.names if name != "conversation_status")
     assert [name for name, _ in told] == ["init", "message", "done"]
@@ -68,7 +68,7 @@ async def test_tool_calls_are_streamed_and_a_waiting_one_with_everything_to_appr
         ask_for(call(LOOK, "c1", text="x"), call(WRITE, "c2", text="hello", api_key="hunter2")),
         say("Written."),
     ]
-    async with asked(api.client, "write it") as stream:
+    async with open_reply_stream(api.client, "write it") as stream:
         wanted = await stream.until("approval_required")
         assert (wanted["server"], wanted["tool"], wanted["revision"]) == ("fake", "write", 1)
         assert wanted["arguments"] == {"text": "hello", "api_key": HIDDEN}
@@ -82,7 +82,7 @@ async def test_tool_calls_are_streamed_and_a_waiting_one_with_everything_to_appr
         assert (await api.post(f"{address}/open", json={})).json()["arguments"]["api_key"] == "hunter2"
         approved = await api.post(address, json={"approved": True})
         assert (approved.status_code, approved.json()["outcome"]) == (200, "approved")
-        seen = await stream.ended()
+        seen = await stream.read_to_end()
     assert "CREATED" not in [each.data["status"] for each in seen if each.name == "conversation_status"]
     calls = [(each.data["name"], each.data["status"]) for each in seen if each.name == "tool_call_update"]
     assert calls[-1] == ("write", "COMPLETED")
@@ -98,13 +98,13 @@ async def test_tool_calls_are_streamed_and_a_waiting_one_with_everything_to_appr
 
 async def test_a_denial_reaches_the_model_and_the_stream(api: Api, model: ScriptedModel) -> None:
     model.script = [ask_for(call(WRITE, text="hello")), say("I did not write it.")]
-    async with asked(api.client, "write it") as stream:
+    async with open_reply_stream(api.client, "write it") as stream:
         wanted = await stream.until("approval_required")
         answer = await api.post(
             f"/api/responses/approval/{wanted['approvalRequestId']}", json={"approved": False, "reason": "not today"}
         )
         assert answer.json()["outcome"] == "denied"
-        seen = await stream.ended()
+        seen = await stream.read_to_end()
     (denied,) = [each.data for each in seen if each.name == "tool_call_update" and each.data["status"] == "DENIED"]
     assert (denied["decidedBy"], denied["reason"]) == ("admin", "not today")
     assert seen[-1].data["text"] == "I did not write it."
@@ -120,13 +120,13 @@ async def test_a_client_that_loses_the_stream_goes_on_where_it_broke_off(api: Ap
         return say("And that is all.")
 
     model.script = [ask_for(call(LOOK, text="x"), text="I look it up."), slowly]
-    async with asked(api.client, "look") as first:
+    async with open_reply_stream(api.client, "look") as first:
         begun = await first.until("tool_call_update", lambda told: told["status"] == "COMPLETED")
     await until(lambda: api.parts.surface.subscriptions.subscriber_count == 0)
     going_on.set()
     path = f"/api/responses/{begun['responseId']}/stream"
-    async with streamed(api.client, "GET", path, headers={"Last-Event-ID": first.last_id}) as second:
-        await second.ended()
+    async with open_stream(api.client, "GET", path, headers={"Last-Event-ID": first.last_id}) as second:
+        await second.read_to_end()
     seen = [*first.seen, *second.seen]
     assert list(replies(seen).values()) == ["I look it up.", "And that is all."]
     assert [each.name for each in seen].count("init") == 1
@@ -139,12 +139,12 @@ async def test_a_client_that_loses_the_stream_goes_on_where_it_broke_off(api: Ap
 
 async def test_from_every_event_on_the_rest_comes_once(api: Api, model: ScriptedModel) -> None:
     model.script = [ask_for(call(LOOK, text="x"), text="I look."), say("Here it is, word by word.")]
-    async with asked(api.client, "look") as stream:
-        whole = await stream.ended()
+    async with open_reply_stream(api.client, "look") as stream:
+        whole = await stream.read_to_end()
     path = f"/api/responses/{whole[0].data['responseId']}/stream"
     for place, told in enumerate(whole[:-1]):
-        async with streamed(api.client, "GET", path, headers={"Last-Event-ID": told.id}) as again:
-            rest = await again.ended()
+        async with open_stream(api.client, "GET", path, headers={"Last-Event-ID": told.id}) as again:
+            rest = await again.read_to_end()
         assert replies([*whole[: place + 1], *rest]) == replies(whole)
         assert [each.name for each in rest].count("done") == 1
         known = {(each.name, each.data["id"], each.data["status"]) for each in whole[: place + 1] if "id" in each.data}
@@ -156,8 +156,8 @@ async def test_from_every_event_on_the_rest_comes_once(api: Api, model: Scripted
 
 async def test_an_id_of_no_event_of_the_response_is_refused(api: Api, model: ScriptedModel) -> None:
     model.script = [say("hi")]
-    async with asked(api.client, "hello") as stream:
-        seen = await stream.ended()
+    async with open_reply_stream(api.client, "hello") as stream:
+        seen = await stream.read_to_end()
     path = f"/api/responses/{seen[0].data['responseId']}/stream"
     for strange in ("nonsense", "a.r.0.00000000.", "x" * 5000, "é"):
         answer = await api.get(path, headers={"Last-Event-ID": strange.encode("latin-1")})
@@ -172,12 +172,12 @@ async def test_a_client_that_goes_away_stops_nothing(api: Api, model: ScriptedMo
         return say("Done all the same.")
 
     model.script = [slowly]
-    async with asked(api.client, "take your time") as stream:
+    async with open_reply_stream(api.client, "take your time") as stream:
         turn = (await stream.until("init"))["responseId"]
     await until(lambda: api.parts.surface.subscriptions.subscriber_count == 0)
     going_on.set()
-    async with streamed(api.client, "GET", f"/api/responses/{turn}/stream") as again:
-        seen = await again.ended()
+    async with open_stream(api.client, "GET", f"/api/responses/{turn}/stream") as again:
+        seen = await again.read_to_end()
     assert (seen[0].name, seen[-1].data["text"]) == ("init", "Done all the same.")
 
 
@@ -189,12 +189,12 @@ async def test_two_clients_of_one_response_are_told_the_same(api: Api, model: Sc
         return say("For both of you.")
 
     model.script = [slowly]
-    async with asked(api.client, "hello") as one:
+    async with open_reply_stream(api.client, "hello") as one:
         turn = (await one.until("init"))["responseId"]
-        async with streamed(api.client, "GET", f"/api/responses/{turn}/stream") as two:
+        async with open_stream(api.client, "GET", f"/api/responses/{turn}/stream") as two:
             await two.until("init")
             going_on.set()
-            seen = await asyncio.gather(one.ended(), two.ended())
+            seen = await asyncio.gather(one.read_to_end(), two.read_to_end())
     assert [list(replies(each).values()) for each in seen] == [["For both of you."]] * 2
 
 
@@ -204,33 +204,33 @@ async def test_a_stopped_response_is_incomplete(api: Api, model: ScriptedModel) 
         raise AssertionError
 
     model.script = [never]
-    async with asked(api.client, "hello", "stopping") as stream:
+    async with open_reply_stream(api.client, "hello", "stopping") as stream:
         turn = (await stream.until("init"))["responseId"]
         await until(lambda: bool(model.requests))
         stopped = await api.delete(f"/api/responses/{turn}")
         assert (stopped.status_code, stopped.json()) == (200, {"responseId": turn, "stopped": True})
-        seen = await stream.ended()
+        seen = await stream.read_to_end()
     assert seen[-1].data["status"] == "INCOMPLETE"
     assert (await api.delete(f"/api/responses/{turn}")).json()["stopped"] is False
 
 
 async def test_a_response_that_fails_says_why(api: Api, model: ScriptedModel) -> None:
     model.script = [RuntimeError("secret detail")]
-    async with asked(api.client, "hello") as stream:
-        seen = await stream.ended()
+    async with open_reply_stream(api.client, "hello") as stream:
+        seen = await stream.read_to_end()
     error, done = seen[-2], seen[-1]
     assert (error.name, error.data["code"]) == ("error", "response_failed")
     assert "secret detail" not in error.data["message"]
     assert (done.data["status"], done.data["error"]) == ("FAILED", error.data["message"])
-    async with streamed(
+    async with open_stream(
         api.client, "GET", f"/api/responses/{done.data['responseId']}/stream", headers={"Last-Event-ID": error.id}
     ) as again:
-        assert [each.name for each in await again.ended()] == ["done"]
+        assert [each.name for each in await again.read_to_end()] == ["done"]
 
 
 async def test_without_a_stream_the_answer_comes_in_one_piece(api: Api, model: ScriptedModel) -> None:
     model.script = [say("In one piece.")]
-    answer = await api.post(ASK, json=said("hello", stream=False, model="gpt-4", tools=[], temperature=1))
+    answer = await api.post(ASK, json=request_body("hello", stream=False, model="gpt-4", tools=[], temperature=1))
     assert (answer.status_code, answer.json()["text"]) == (200, "In one piece.")
     assert answer.json()["ignored"] == ["model", "temperature", "tools"]
     assert (await api.get(f"/api/responses/{answer.json()['responseId']}")).json()["text"] == "In one piece."
@@ -238,18 +238,18 @@ async def test_without_a_stream_the_answer_comes_in_one_piece(api: Api, model: S
 
 async def test_a_request_chooses_among_the_models_that_the_operator_allows(folder: Path, model: ScriptedModel) -> None:
     model.script = [say("Not asked.")]
-    async with opened_api(folder, model=scripted(model), api_models="demo") as api:
-        answer = (await api.post(ASK, json=said("hello", stream=False, model="demo", top_p=1))).json()
+    async with opened_api(folder, model=scripted_choice(model), api_models="demo") as api:
+        answer = (await api.post(ASK, json=request_body("hello", stream=False, model="demo", top_p=1))).json()
         assert answer["ignored"] == ["top_p"]
         assert answer["text"]
         assert model.requests == []
         key = {"Idempotency-Key": "k-of-a-model"}
-        first = await api.post(ASK, json=said("hello", stream=False, model="demo"), headers=key)
-        again = await api.post(ASK, json=said("hello", stream=False, model="demo"), headers=key)
+        first = await api.post(ASK, json=request_body("hello", stream=False, model="demo"), headers=key)
+        again = await api.post(ASK, json=request_body("hello", stream=False, model="demo"), headers=key)
         assert first.json()["responseId"] == again.json()["responseId"]
-        assert (await api.post(ASK, json=said("hello", stream=False), headers=key)).status_code == 409
+        assert (await api.post(ASK, json=request_body("hello", stream=False), headers=key)).status_code == 409
         assert model.requests == []
-        other = (await api.post(ASK, json=said("hello", stream=False, model="openai:gpt-9"))).json()
+        other = (await api.post(ASK, json=request_body("hello", stream=False, model="openai:gpt-9"))).json()
     assert (other["ignored"], other["text"]) == (["model"], "Not asked.")
 
 
@@ -263,32 +263,32 @@ async def test_without_a_stream_a_long_response_is_returned_as_it_stands(
         raise AssertionError
 
     model.script = [never]
-    answer = await api.post(ASK, json=said("hello", stream=False))
+    answer = await api.post(ASK, json=request_body("hello", stream=False))
     assert (answer.status_code, answer.json()["status"] in ("CREATED", "STREAMING")) == (202, True)
 
 
 async def test_a_question_that_is_sent_again_is_asked_once(api: Api, model: ScriptedModel) -> None:
     model.script = [say("Once.")]
     headers = {"Idempotency-Key": "order-17"}
-    first = await api.post(ASK, json=said("hello", stream=False), headers=headers)
-    second = await api.post(ASK, json=said("hello", stream=False), headers=headers)
+    first = await api.post(ASK, json=request_body("hello", stream=False), headers=headers)
+    second = await api.post(ASK, json=request_body("hello", stream=False), headers=headers)
     assert first.json()["responseId"] == second.json()["responseId"]
     assert len(model.requests) == 1
-    async with streamed(api.client, "POST", ASK, json=said("hello"), headers=headers) as stream:
-        seen = await stream.ended()
+    async with open_stream(api.client, "POST", ASK, json=request_body("hello"), headers=headers) as stream:
+        seen = await stream.read_to_end()
     assert (seen[0].data["redelivery"], seen[-1].data["text"]) == (True, "Once.")
     assert seen[0].data["conversationId"] == first.json()["conversationId"]
-    async with streamed(
-        api.client, "POST", ASK, json=said("hello"), headers={**headers, "Last-Event-ID": seen[-2].id}
+    async with open_stream(
+        api.client, "POST", ASK, json=request_body("hello"), headers={**headers, "Last-Event-ID": seen[-2].id}
     ) as stream:
-        assert [each.name for each in await stream.ended()] == ["done"]
-    taken_up = await api.post(ASK, json=said("hello"), headers={"Last-Event-ID": seen[-2].id})
+        assert [each.name for each in await stream.read_to_end()] == ["done"]
+    taken_up = await api.post(ASK, json=request_body("hello"), headers={"Last-Event-ID": seen[-2].id})
     assert (taken_up.status_code, len(model.requests)) == (400, 1)
-    other = await api.post(ASK, json=said("something else", stream=False), headers=headers)
+    other = await api.post(ASK, json=request_body("something else", stream=False), headers=headers)
     assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_key_reused")
     another = await api.token("ci", ApiRole.MEMBER)
     model.script = [say("Another's.")]
-    own = await api.post(ASK, json=said("hello", stream=False), headers=headers, token=another)
+    own = await api.post(ASK, json=request_body("hello", stream=False), headers=headers, token=another)
     assert own.json()["text"] == "Another's."
 
 
@@ -350,7 +350,7 @@ async def test_an_invalid_question_is_refused_by_its_field(api: Api) -> None:
         answer = await api.post(ASK, json={"payload": payload})
         assert answer.status_code == 422, payload
         assert field in answer.json()["error"]["fields"], payload
-    answer = await api.post(ASK, json={**said("hello"), "conversationID": "x"})
+    answer = await api.post(ASK, json={**request_body("hello"), "conversationID": "x"})
     assert (answer.status_code, list(answer.json()["error"]["fields"])) == (422, ["conversationID"])
 
 
@@ -358,7 +358,7 @@ async def test_no_other_token_sees_follows_or_stops_a_response(api: Api, model: 
     model.script = [say("Mine.")]
     one, two = await api.token("one", ApiRole.MEMBER), await api.token("two", ApiRole.APPROVER)
     elsewhere = await api.token("three", ApiRole.ADMIN, "slack:T1")
-    turn = (await api.post(ASK, json=said("hello", stream=False), token=one)).json()["responseId"]
+    turn = (await api.post(ASK, json=request_body("hello", stream=False), token=one)).json()["responseId"]
     for token in (two, elsewhere):
         for method, path in (("GET", ""), ("GET", "/stream"), ("DELETE", "")):
             answer = await api.request(method, f"/api/responses/{turn}{path}", token=token)
@@ -370,11 +370,11 @@ async def test_no_other_token_sees_follows_or_stops_a_response(api: Api, model: 
 async def test_a_slow_client_gets_the_newest_and_holds_up_no_other(api: Api, model: ScriptedModel) -> None:
     text = " ".join(f"{n:01000d}" for n in range(1_000))  # more than the buffers of the sockets hold
     model.script = [say(text)]
-    async with asked(api.client, "tell me a lot") as slow:
+    async with open_reply_stream(api.client, "tell me a lot") as slow:
         turn = (await slow.until("init"))["responseId"]
-        async with streamed(api.client, "GET", f"/api/responses/{turn}/stream") as quick:
-            await quick.ended()
-        seen = await slow.ended()
+        async with open_stream(api.client, "GET", f"/api/responses/{turn}/stream") as quick:
+            await quick.read_to_end()
+        seen = await slow.read_to_end()
     assert list(replies(seen).values()) == [text]
     assert seen[-1].name == "done"
 
@@ -383,7 +383,7 @@ async def test_a_call_that_came_to_nothing_is_run_once_more_with_a_fresh_approva
     api: Api, model: ScriptedModel
 ) -> None:
     model.script = [ask_for(call(WRITE, text="hello")), say("Not written.")]
-    answer = await api.post(ASK, json=said("write it", stream=False))
+    answer = await api.post(ASK, json=request_body("write it", stream=False))
     first = answer.json()
     assert (answer.status_code, answer.headers["location"]) == (202, f"/api/responses/{first['responseId']}")
     assert (first["waitingForApproval"], len(first["approvals"])) == (True, 1)
@@ -391,8 +391,8 @@ async def test_a_call_that_came_to_nothing_is_run_once_more_with_a_fresh_approva
         f"/api/responses/approval/{first['approvals'][0]['approvalRequestId']}", json={"approved": False}
     )
     assert denied.json()["outcome"] == "denied"
-    async with streamed(api.client, "GET", f"/api/responses/{first['responseId']}/stream") as stream:
-        await stream.ended()
+    async with open_stream(api.client, "GET", f"/api/responses/{first['responseId']}/stream") as stream:
+        await stream.read_to_end()
     path = f"/api/responses/{first['responseId']}/calls/2"
     other = await api.token("other", ApiRole.ADMIN)
     assert (await api.post(f"{path}/again", token=other)).status_code == 404
@@ -401,10 +401,10 @@ async def test_a_call_that_came_to_nothing_is_run_once_more_with_a_fresh_approva
     again = await api.post(f"{path}/again")
     assert again.status_code == 202
     assert (await api.post(f"{path}/again")).json()["responseId"] == again.json()["responseId"]
-    async with streamed(api.client, "GET", f"{again.headers['location']}/stream") as stream:
+    async with open_stream(api.client, "GET", f"{again.headers['location']}/stream") as stream:
         wanted = await stream.until("approval_required")
         await api.post(f"/api/responses/approval/{wanted['approvalRequestId']}", json={"approved": True})
-        assert (await stream.ended())[-1].data["text"] == "done it"
+        assert (await stream.read_to_end())[-1].data["text"] == "done it"
 
 
 async def test_a_quiet_stream_shows_that_it_is_alive_and_closes_its_source_when_it_is_left() -> None:
@@ -434,26 +434,26 @@ async def test_streams_end_when_the_program_leaves_and_the_answer_is_there_when_
     begun = asyncio.Event()
 
     async def read(client: httpx2.AsyncClient) -> Stream:
-        async with asked(client, "hello") as stream:
+        async with open_reply_stream(client, "hello") as stream:
             await stream.until("init")
             begun.set()
-            await stream.ended()
+            await stream.read_to_end()
         return stream
 
     async with httpx2.AsyncClient(timeout=30) as client:
-        async with opened_api(folder, model=scripted(ScriptedModel([never]))) as api:
+        async with opened_api(folder, model=scripted_choice(ScriptedModel([never]))) as api:
             client.base_url = api.client.base_url
             reading = asyncio.create_task(read(client))
             await begun.wait()
         stream = await reading
     turn = stream.seen[0].data["responseId"]
     async with (
-        opened_api(folder, model=scripted(ScriptedModel([say("Here I am again.")]))) as back,
-        streamed(
+        opened_api(folder, model=scripted_choice(ScriptedModel([say("Here I am again.")]))) as back,
+        open_stream(
             back.client, "GET", f"/api/responses/{turn}/stream", headers={"Last-Event-ID": stream.last_id}
         ) as again,
     ):
-        seen = await again.ended()
+        seen = await again.read_to_end()
     assert (seen[-1].name, seen[-1].data["text"]) == ("done", "Here I am again.")
 
 
@@ -464,8 +464,8 @@ async def test_a_question_beyond_those_that_may_wait_is_refused(folder: Path, mo
 
     model.script = [for_ever]
     limits: dict[str, Any] = {"max_running_turns_per_user": 1, "max_queued_turns_per_user": 1}
-    async with opened_api(folder, model=scripted(model), **limits) as api:
-        async with asked(api.client, "one", "a") as first, asked(api.client, "two", "b"):
+    async with opened_api(folder, model=scripted_choice(model), **limits) as api:
+        async with open_reply_stream(api.client, "one", "a") as first, open_reply_stream(api.client, "two", "b"):
             await first.until("init")
             picture = {"type": "image_url", "image_url": f"data:image/gif;base64,{base64.b64encode(GIF).decode()}"}
             answer = await api.post(ASK, json={"payload": _pieces({"type": "text", "text": "three"}, picture)})

@@ -13,7 +13,7 @@ import pytest
 
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint
 from tests.web.api_server import ADMIN_TOKEN, Api, opened_api
-from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added
+from tests.web.local_server import ON_THIS_MACHINE, SERVERS, add_server
 
 
 async def events(
@@ -32,7 +32,7 @@ async def events(
 
 
 async def test_a_disconnected_server_stays_so_until_it_is_asked_for(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira)
+    await add_server(api, jira)
     answer = await api.post(f"{SERVERS}/jira/disconnect")
     assert answer.json() == {"connected": False, "status": "DISCONNECTED", "lastError": None}
     for verb in ("sync", "verify"):
@@ -43,7 +43,7 @@ async def test_a_disconnected_server_stays_so_until_it_is_asked_for(api: Api, ji
 
 async def test_a_server_that_cannot_be_reached_says_why_in_every_place(api: Api, jira: FakeEndpoint) -> None:
     await jira.stop()
-    kept = await added(api, jira)
+    kept = await add_server(api, jira)
     assert kept["status"] == "FAILED"
     assert kept["lastError"]
     assert (await api.get(f"{SERVERS}/jira?vocab=idle-error")).json()["status"] == "ERROR"
@@ -57,7 +57,7 @@ async def test_a_server_that_cannot_be_reached_says_why_in_every_place(api: Api,
 async def test_verifying_says_in_a_word_or_look_by_look_whether_a_server_can_be_used(
     api: Api, jira: FakeEndpoint
 ) -> None:
-    await added(api, jira)
+    await add_server(api, jira)
     short = (await api.post(f"{SERVERS}/jira/verify")).json()
     assert (short["ok"], short["era"], short["error"]) == (True, "2026-07-28", None)
     assert short["latencyMs"] >= 0
@@ -67,7 +67,7 @@ async def test_verifying_says_in_a_word_or_look_by_look_whether_a_server_can_be_
 
 
 async def test_syncing_lists_new_changed_and_removed_tools(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira)
+    await add_server(api, jira)
     jira.speak_modern("find_issue", "close_issue")
     answer = (await api.post(f"{SERVERS}/jira/sync")).json()
     assert answer["syncStatus"] == "SYNCED"
@@ -78,7 +78,7 @@ async def test_syncing_lists_new_changed_and_removed_tools(api: Api, jira: FakeE
 
 
 async def test_all_offers_of_a_server_are_read_whole(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira, policy="ALWAYS_ALLOW")
+    await add_server(api, jira, policy="ALWAYS_ALLOW")
     await api.post(f"{SERVERS}/jira/sync")
     known = (await api.get(f"{SERVERS}/jira/capabilities")).json()
     assert [(each["name"], each["offeredAs"], each["policy"]) for each in known["tools"]] == [
@@ -93,7 +93,7 @@ async def test_all_offers_of_a_server_are_read_whole(api: Api, jira: FakeEndpoin
 
 
 async def test_how_a_server_stands_is_told_as_it_changes(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira)
+    await add_server(api, jira)
     await api.post(f"{SERVERS}/jira/sync")
     async with asyncio.timeout(20):
         stream = events(api, f"{SERVERS}/jira/status/stream?vocab=pending-failed")
@@ -122,7 +122,7 @@ async def test_a_stream_ends_cleanly_when_the_program_leaves(folder: Path) -> No
 
 
 async def test_the_tools_of_the_model_are_one_call(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira, systemInstruction="Jira is read-only on Fridays.")
+    await add_server(api, jira, systemInstruction="Jira is read-only on Fridays.")
     told = (await api.get("/api/mcp/instructions")).json()
     assert told["instructions"] == "Jira is read-only on Fridays."
     assert {each["serverId"] for each in told["servers"]} == {"fake", "jira"}
@@ -148,7 +148,7 @@ async def _reloads(api: Api, folder: Path) -> None:
 
 
 async def test_a_new_tool_is_approved_by_the_digest_of_the_shown_definition(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira)
+    await add_server(api, jira)
     await api.post(f"{SERVERS}/jira/sync")
     review = f"{SERVERS}/jira/review"
     assert (await api.get(review)).json() == {"serverId": "jira", "tools": [], "definition": None}

@@ -11,17 +11,17 @@ import pytest
 from bot.domain.api_clients import ApiRole
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.web.api_server import Api, opened_api
-from tests.web.local_server import SERVERS, added
+from tests.web.local_server import SERVERS, add_server
 
 SECRET, OTHER_SECRET = "s3cret-of-jira-one", "s3cret-of-jira-two"
 
 
-def stored(folder: Path) -> list[bytes]:
+def database_files(folder: Path) -> list[bytes]:
     """Return the bytes of the database's files."""
     return [path.read_bytes() for path in folder.iterdir() if path.name.startswith("countersign.db")]
 
 
-def sent(endpoint: FakeEndpoint) -> str:
+def sent_credentials(endpoint: FakeEndpoint) -> str:
     """Return the credentials of the last request."""
     return endpoint.seen[-1][0].get("authorization", "")
 
@@ -54,7 +54,7 @@ async def test_a_server_is_added_connected_to_and_found_by_id_slug_and_name(api:
     )
     assert (kept["authType"], kept["apiKeySet"], kept["createdBy"]) == ("api_key", True, "api:admin")
     assert "config" not in kept
-    assert sent(jira) == f"Bearer {SECRET}"
+    assert sent_credentials(jira) == f"Bearer {SECRET}"
     for ref in (kept["id"], "jira-cloud", "JIRA CLOUD"):
         found = await api.get(f"{SERVERS}/{ref}")
         assert found.status_code == 200
@@ -87,7 +87,7 @@ async def test_an_unknown_server_is_404_for_every_verb(api: Api) -> None:
 async def test_the_same_name_is_a_conflict_unless_it_is_meant_to_change_that_server(
     api: Api, jira: FakeEndpoint
 ) -> None:
-    first = await added(api, jira)
+    first = await add_server(api, jira)
     again = {"name": "jira", "url": jira.url, "description": "Tickets"}
     answer = await api.post(SERVERS, json=again)
     assert answer.status_code == 409
@@ -115,7 +115,7 @@ async def test_a_server_need_not_be_connected_to_at_once_and_its_standing_has_th
 
 
 async def test_times_are_iso_or_epoch_milliseconds_as_is_asked(api: Api, jira: FakeEndpoint) -> None:
-    iso = (await added(api, jira))["createdAt"]
+    iso = (await add_server(api, jira))["createdAt"]
     assert iso.startswith("20")
     assert iso.endswith("Z")
     milliseconds = (await api.get(f"{SERVERS}/jira?time=epoch_ms")).json()["createdAt"]
@@ -124,7 +124,7 @@ async def test_times_are_iso_or_epoch_milliseconds_as_is_asked(api: Api, jira: F
 
 
 async def test_sessions_groups_and_connections_are_set_and_their_bounds_are_named(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira)
+    await add_server(api, jira)
     wanted = {
         "reconnect": False,
         "connectRetries": 2,
@@ -148,7 +148,7 @@ async def test_sessions_groups_and_connections_are_set_and_their_bounds_are_name
 
 
 async def test_a_change_leaves_everything_that_it_does_not_name(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira, apiKey=SECRET, description="Tickets", systemInstruction="Be brief.")
+    await add_server(api, jira, apiKey=SECRET, description="Tickets", systemInstruction="Be brief.")
     answer = await api.put(f"{SERVERS}/jira", json={"name": "Jira", "toolTimeout": 12, "toolTimeouts": {"export": 60}})
     changed = answer.json()
     assert answer.headers["ETag"] == '"2"'
@@ -174,19 +174,19 @@ async def test_a_read_server_can_be_sent_back_and_stars_keep_a_secret(api: Api, 
     assert read["headerValue"] == read["headers"]["X-Team"] == "***"
     assert (await api.put(f"{SERVERS}/jira", json={"config": read})).json()["version"] == 1
     await api.post(f"{SERVERS}/jira/sync")
-    assert sent(jira) == SECRET
+    assert sent_credentials(jira) == SECRET
     assert jira.seen[-1][0]["x-team"] == OTHER_SECRET
     answer = await api.put(f"{SERVERS}/jira", json={"config": {"headerValue": OTHER_SECRET, "headers": {}}})
     assert answer.json()["version"] == 2
     await api.post(f"{SERVERS}/jira/connect")
-    assert sent(jira) == OTHER_SECRET
+    assert sent_credentials(jira) == OTHER_SECRET
     assert "x-team" not in jira.seen[-1][0]
     answer = await api.put(f"{SERVERS}/jira", json={"config": {"headers": headers}})
     assert answer.json()["config"]["headers"] == {"X-Team": "***", "X-From": "env:SOMEWHERE"}
 
 
 async def test_a_header_that_is_no_secret_is_sent_and_shown(api: Api, jira: FakeEndpoint, folder: Path) -> None:
-    await added(api, jira, config={"headers": {"X-Team": "red", "X-Trace": OTHER_SECRET}})
+    await add_server(api, jira, config={"headers": {"X-Team": "red", "X-Trace": OTHER_SECRET}})
     read = (await api.get(f"{SERVERS}/jira")).json()["config"]
     assert read["headers"] == {"X-Team": "red", "X-Trace": "***"}
     assert (await api.put(f"{SERVERS}/jira", json={"config": read})).json()["version"] == 1
@@ -196,7 +196,7 @@ async def test_a_header_that_is_no_secret_is_sent_and_shown(api: Api, jira: Fake
     assert changed.json()["config"]["headers"] == {"X-Team": "***"}
     changed = await api.put(f"{SERVERS}/jira", json={"config": {"headers": {"X-Team": "blue"}}})
     assert changed.json()["config"]["headers"] == {"X-Team": "blue"}
-    assert not any(OTHER_SECRET.encode() in content for content in stored(folder))
+    assert not any(OTHER_SECRET.encode() in content for content in database_files(folder))
 
 
 async def test_secrets_of_other_services_may_be_weak_and_are_not_shown(
@@ -210,15 +210,15 @@ async def test_secrets_of_other_services_may_be_weak_and_are_not_shown(
     config = {"username": "db_user", "password": "db_pass"}
     answer = await api.post(SERVERS, json={"name": "DB", "url": jira.url, "authType": "basic", "config": config})
     assert answer.status_code == 201
-    assert not any(word in content for content in stored(folder) for word in (b"token_123", b"db_pass"))
+    assert not any(word in content for content in database_files(folder) for word in (b"token_123", b"db_pass"))
 
 
 async def test_a_new_value_of_a_secret_is_used_from_the_next_request_on(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira, apiKey=SECRET)
+    await add_server(api, jira, apiKey=SECRET)
     changed = await api.put(f"{SERVERS}/jira", json={"apiKey": OTHER_SECRET})
     assert changed.json()["version"] == 2
     await api.post(f"{SERVERS}/jira/connect")
-    assert sent(jira) == f"Bearer {OTHER_SECRET}"
+    assert sent_credentials(jira) == f"Bearer {OTHER_SECRET}"
     assert (await api.put(f"{SERVERS}/jira", json={"apiKey": "***"})).json()["version"] == 2
     gone = await api.put(f"{SERVERS}/jira", json={"apiKey": ""})
     assert (gone.json()["apiKeySet"], gone.json()["authType"]) == (False, "none")
@@ -230,16 +230,16 @@ async def test_the_user_name_of_basic_is_written_and_never_read(
     user, other = "u5er-of-jira-9f2c71", "0ther-u5er-b3aa46"
     config = {"url": jira.url, "username": user, "password": SECRET}
     await api.post(SERVERS, json={"name": "jira", "authType": "basic", "config": config})
-    assert sent(jira) == f"Basic {base64.b64encode(f'{user}:{SECRET}'.encode()).decode()}"
+    assert sent_credentials(jira) == f"Basic {base64.b64encode(f'{user}:{SECRET}'.encode()).decode()}"
     assert (await api.get(f"{SERVERS}/jira")).json()["config"] == {**config, "username": "***", "password": "***"}
     await api.put(f"{SERVERS}/jira", json={"description": "Tickets"})
     kept = await api.put(f"{SERVERS}/jira", json={"config": {"username": "***", "password": OTHER_SECRET}})
     assert kept.status_code == 200
     await api.post(f"{SERVERS}/jira/connect")
-    assert sent(jira) == f"Basic {base64.b64encode(f'{user}:{OTHER_SECRET}'.encode()).decode()}"
+    assert sent_credentials(jira) == f"Basic {base64.b64encode(f'{user}:{OTHER_SECRET}'.encode()).decode()}"
     await api.put(f"{SERVERS}/jira", json={"config": {"username": other}})
     await api.post(f"{SERVERS}/jira/connect")
-    assert sent(jira) == f"Basic {base64.b64encode(f'{other}:{OTHER_SECRET}'.encode()).decode()}"
+    assert sent_credentials(jira) == f"Basic {base64.b64encode(f'{other}:{OTHER_SECRET}'.encode()).decode()}"
     wrong = await api.put(f"{SERVERS}/jira", json={"config": {"username": f"{user}:x"}})
     assert wrong.json()["error"]["fields"] == {"config.username": "A user name is without a colon."}
     said = [wrong.text, (await api.get(f"{SERVERS}/jira")).text, (await api.get(SERVERS)).text]
@@ -249,7 +249,7 @@ async def test_the_user_name_of_basic_is_written_and_never_read(
     ]
     said += [record.getMessage() for record in caplog.records]
     assert not [text for text in said if user in text or other in text]
-    assert not [content for content in stored(folder) if user.encode() in content or other.encode() in content]
+    assert not [content for content in database_files(folder) if user.encode() in content or other.encode() in content]
 
 
 UNUSABLE: list[tuple[dict[str, Any], str, str]] = [
@@ -292,7 +292,7 @@ async def test_a_name_that_the_operator_does_not_allow_is_refused(folder: Path) 
 
 
 async def test_an_overtaken_editor_reads_who_was_faster(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira)
+    await add_server(api, jira)
     await api.put(f"{SERVERS}/jira", json={"description": "one"}, token=await api.token("ci", ApiRole.ADMIN))
     conflict = await api.put(f"{SERVERS}/jira", json={"description": "two", "version": 1})
     assert conflict.status_code == 409
@@ -309,7 +309,7 @@ async def test_an_overtaken_editor_reads_who_was_faster(api: Api, jira: FakeEndp
 
 
 async def test_a_removed_server_is_gone_with_its_connection(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira)
+    await add_server(api, jira)
     assert (await api.delete(f"{SERVERS}/jira")).status_code == 204
     assert (await api.get(f"{SERVERS}/jira")).status_code == 404
     assert (await api.delete(f"{SERVERS}/jira")).status_code == 404
@@ -326,7 +326,7 @@ async def test_the_operators_own_server_is_read_only(api: Api) -> None:
 
 
 async def test_a_secret_does_not_follow_to_another_address(api: Api, jira: FakeEndpoint) -> None:
-    await added(api, jira, apiKey=SECRET)
+    await add_server(api, jira, apiKey=SECRET)
     moved = await api.put(f"{SERVERS}/jira", json={"url": "https://elsewhere.example/mcp"})
     assert (moved.json()["apiKeySet"], moved.json()["missingSecrets"]) == (False, ["auth"])
     both = await api.put(f"{SERVERS}/jira", json={"url": "https://other.example/mcp", "apiKey": OTHER_SECRET})

@@ -11,14 +11,14 @@ import pytest
 from bot.domain.api_clients import ApiRole
 from tests.fakes.mcp.endpoint import result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say
-from tests.web.api_server import ADMIN_TOKEN, Api, opened_api, scripted
+from tests.web.api_server import ADMIN_TOKEN, Api, opened_api, scripted_choice
 
 CALLS = "/api/mcp/tool-calls"
 
 
 @pytest.fixture
 async def api(folder: Path, model: ScriptedModel) -> AsyncIterator[Api]:
-    async with opened_api(folder, model=scripted(model)) as api:
+    async with opened_api(folder, model=scripted_choice(model)) as api:
         api.endpoint.on["tools/call"] = lambda m: result(m, {"content": [{"type": "text", "text": "ok"}]})
         rule = {"serverId": "fake", "toolName": "look", "policy": "ALWAYS_ALLOW"}
         assert (await api.put("/api/mcp/approval-policies", json=rule)).status_code == 200

@@ -12,7 +12,7 @@ from bot.domain.api_clients import ApiRole
 from bot.domain.completions import Completion, StopReason, Usage
 from bot.domain.messages import assistant
 from tests.fakes.parts import ScriptedModel
-from tests.web.api_server import ADMIN_TOKEN, Api, opened_api, scripted
+from tests.web.api_server import ADMIN_TOKEN, Api, opened_api, scripted_choice
 
 PRICES = 'currency = "EUR"\n[[models]]\nmodel = "scripted"\ninput = 3\noutput = 15\n'
 LIMITS = '[[limits]]\nper = "person"\nevery = "day"\ntokens = 1_500\nmoney = 2.50\n'
@@ -25,7 +25,7 @@ async def api(folder: Path) -> AsyncIterator[Api]:
     (folder / "limits.toml").write_text(LIMITS, encoding="utf-8")
     model = ScriptedModel([Completion(assistant("Done."), StopReason.ANSWERED, TAKEN) for _ in range(5)])
     files: dict[str, Any] = {"prices_file": folder / "prices.toml", "limits_file": folder / "limits.toml"}
-    async with opened_api(folder, model=scripted(model), **files) as api:
+    async with opened_api(folder, model=scripted_choice(model), **files) as api:
         yield api
 
 
@@ -36,7 +36,7 @@ async def ask(api: Api, text: str, token: str = ADMIN_TOKEN, **more: Any) -> dic
     return dict(answer.json())
 
 
-async def used(api: Api, query: str = "", token: str = ADMIN_TOKEN) -> dict[str, Any]:
+async def get_usage(api: Api, query: str = "", token: str = ADMIN_TOKEN) -> dict[str, Any]:
     answer = await api.get(f"/api/usage{query}", token=token)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
@@ -46,7 +46,7 @@ async def test_a_token_sees_its_own_usage_and_its_remaining_limits(api: Api) -> 
     ci = await api.token("ci", ApiRole.MEMBER)
     await ask(api, "the operator's own")
     await ask(api, "hi", ci)
-    found = await used(api, token=ci)
+    found = await get_usage(api, token=ci)
     total = {
         "questions": 1,
         "requests": 1,
@@ -75,13 +75,13 @@ async def test_an_admin_sees_its_workspace_and_the_operator_all_of_them(api: Api
     slack = await api.token("slack-ops", ApiRole.ADMIN, "slack:T1")
     await ask(api, "one")
     await ask(api, "two", slack, workspace="slack:T1")
-    everything = await used(api, "?of=all&by=workspace")
+    everything = await get_usage(api, "?of=all&by=workspace")
     assert [(each["name"], each["requests"]) for each in everything["sums"]] == [("api:default", 1), ("slack:T1", 1)]
     assert everything["limits"] == []
-    theirs = await used(api, "?of=workspace&by=person", slack)
+    theirs = await get_usage(api, "?of=workspace&by=person", slack)
     assert [each["name"] for each in theirs["sums"]] == ["api:slack-ops"]
-    assert (await used(api, "?of=workspace&workspace=slack:T1&since=1h"))["total"]["requests"] == 1
-    assert (await used(api, "?since=2000-01-01"))["since"] == "2000-01-01T00:00:00.000Z"
+    assert (await get_usage(api, "?of=workspace&workspace=slack:T1&since=1h"))["total"]["requests"] == 1
+    assert (await get_usage(api, "?since=2000-01-01"))["since"] == "2000-01-01T00:00:00.000Z"
 
 
 async def test_a_member_sees_only_their_own_usage(api: Api) -> None:
@@ -119,7 +119,7 @@ async def test_a_question_past_the_limit_fails_with_the_reason(api: Api) -> None
     ci = await api.token("ci", ApiRole.MEMBER)
     await ask(api, "one", ci)
     await ask(api, "two", ci)
-    assert (await used(api, token=ci))["total"]["requests"] == 2
+    assert (await get_usage(api, token=ci))["total"]["requests"] == 2
     refused = await ask(api, "three", ci)
     assert "your limit for today is used up, 2,400 of 1,500 tokens" in str(refused)
-    assert (await used(api, token=ci))["total"]["requests"] == 2
+    assert (await get_usage(api, token=ci))["total"]["requests"] == 2

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from bot.web.routes import RequestModel
 from tests.web.api_server import Api
-from tests.web.minimal_api import opened
+from tests.web.minimal_api import serve_routes
 
 SENT = "hunter2"
 """Part of every request body: the input could hold a secret."""
@@ -141,7 +141,7 @@ async def client() -> AsyncIterator[httpx2.AsyncClient]:
     async def plant(tree: Tree, most: Annotated[float, Query(allow_inf_nan=False)] = 1) -> BaseModel:
         return tree
 
-    async with opened(router, largest=10_000) as client:
+    async with serve_routes(router, largest=10_000) as client:
         yield client
 
 

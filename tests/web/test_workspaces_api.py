@@ -7,7 +7,7 @@ from typing import Any
 from bot.domain.api_clients import ApiRole
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.web.api_server import Api
-from tests.web.local_server import SERVERS, added
+from tests.web.local_server import SERVERS, add_server
 
 HERE, THERE = "/api/workspaces/slack:T1", "/api/workspaces/slack:T2"
 
@@ -41,7 +41,7 @@ async def test_a_server_of_one_workspace_is_no_other_ones_and_shows_no_config_in
 async def test_a_token_of_one_workspace_acts_in_it_alone(api: Api, jira: FakeEndpoint) -> None:
     own = await api.token("t1", ApiRole.ADMIN, "slack:T1")
     other = await api.token("t2", ApiRole.ADMIN, "slack:T2")
-    shared = await added(api, jira, serverId="shared", name="shared")
+    shared = await add_server(api, jira, serverId="shared", name="shared")
     answer = await api.post(SERVERS, json={"name": "mine", "url": jira.url}, token=own)
     assert answer.json()["workspace"] == "slack:T1"
     mine = answer.json()["id"]
@@ -79,7 +79,7 @@ async def test_a_token_of_one_workspace_acts_in_it_alone(api: Api, jira: FakeEnd
 
 
 async def test_a_profile_is_made_changed_and_read_as_an_agent(api: Api, jira: FakeEndpoint) -> None:
-    kept = await added(api, jira)
+    kept = await add_server(api, jira)
     made = await api.put(f"{HERE}/agents/support", json={"enabledMcpServerIds": [kept["id"]], "persona": "Kind."})
     assert made.status_code == 201, made.text
     agent = made.json()

@@ -47,7 +47,7 @@ class App:
         """Kinds of installation that the portal allows."""
         return (GUILD_INSTALL, USER_INSTALL) if self.user_install else (GUILD_INSTALL,)
 
-    def described(self) -> Json:
+    def to_json(self) -> Json:
         """Return the application object."""
         owner = self.owner or User("1", "Owner")
         return {
@@ -59,10 +59,10 @@ class App:
             "bot_public": self.public,
             "bot_require_code_grant": False,
             "verify_key": "0" * 64,
-            "owner": owner.described(),
+            "owner": owner.to_json(),
             "team": None,
             "flags": self.flags,
-            "bot": self.bot.described(),
+            "bot": self.bot.to_json(),
             "interactions_endpoint_url": self.endpoint,
             "integration_types_config": {str(kind): {} for kind in self.installations},
         }

@@ -37,7 +37,7 @@ class CallLog(list[Call]):
         """Return the routes called, in order."""
         return [call.route for call in self]
 
-    def refused(self) -> list[Call]:
+    def failed_calls(self) -> list[Call]:
         """Return the failed calls."""
         return [call for call in self if call.outcome not in {"ok", "lost"}]
 

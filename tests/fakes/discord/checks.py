@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tests.fakes.discord.refusals import Json, invalid, required, too_long
+from tests.fakes.discord.refusals import Json, invalid, missing_field, too_long
 
 
 def only(where: str, given: Json, *names: str) -> None:
@@ -20,12 +20,12 @@ def text(where: str, given: Json, name: str, most: int, *, least: int = 0, neede
     place = f"{where}.{name}".strip(".")
     if value is None:
         if needed:
-            raise required(place)
+            raise missing_field(place)
         return ""
     if not isinstance(value, str):
         raise invalid(place, "BASE_TYPE_STRING", "Could not interpret as string.")
     if needed and least and not value.strip():
-        raise required(place)
+        raise missing_field(place)
     if not least <= len(value) <= most:
         raise too_long(place, most, least)
     return value

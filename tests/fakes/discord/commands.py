@@ -169,11 +169,11 @@ def check_choices(where: str, choices: list[Json], kind: int) -> None:
             raise invalid(f"{place}.value", "NUMBER_TYPE_COERCE", f"Value {each.get('value')!r} is not a number.")
 
 
-def untranslated(entries: Iterable[Json]) -> list[Json]:
+def untranslated_commands(entries: Iterable[Json]) -> list[Json]:
     """Return commands or options as Discord describes them without translations."""
     return [
         {name: value for name, value in entry.items() if not name.endswith("_localizations")}
-        | ({"options": untranslated(entry["options"])} if entry.get("options") else {})
+        | ({"options": untranslated_commands(entry["options"])} if entry.get("options") else {})
         for entry in entries
     ]
 
@@ -198,7 +198,7 @@ def counted_texts(given: Json) -> Iterator[str]:
         yield from counted_texts(each)
 
 
-def registered(command: Json, command_id: str, application: str, version: str) -> Json:
+def registered_command(command: Json, command_id: str, application: str, version: str) -> Json:
     """A command as Discord describes it once it is registered."""
     described: Json = {
         "default_member_permissions": None,

@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 from tests.fakes.discord.checks import choice, number, objects, only, text, unlike
-from tests.fakes.discord.refusals import Json, Refused, invalid, required
+from tests.fakes.discord.refusals import Json, Refused, invalid, missing_field
 
 ROW, BUTTON, SELECT, INPUT = 1, 2, 3, 4
 TEXT, SEPARATOR, CONTAINER = 10, 14, 17
@@ -44,7 +44,7 @@ def checked_components(given: Any, *, v2: bool) -> list[Json]:
         raise Refused(0, status=500, message="500: Internal Server Error")
     custom_ids = [component["custom_id"] for component in everything if "custom_id" in component]
     unlike("components", custom_ids, "COMPONENT_CUSTOM_ID_DUPLICATED", "Component custom id cannot be duplicated")
-    return numbered(tops)
+    return numbered_components(tops)
 
 
 def walk(components: Iterable[Any]) -> Iterator[Json]:
@@ -59,7 +59,7 @@ def walk(components: Iterable[Any]) -> Iterator[Json]:
             yield from walk([component["component"]])
 
 
-def numbered(tops: list[Json]) -> list[Json]:
+def numbered_components(tops: list[Json]) -> list[Json]:
     """A copy in which every component has an id.
 
     Raises:
@@ -156,7 +156,7 @@ def check_options(where: str, given: Any, least: int, most: int) -> list[Json]:
         Refused: 50035.
     """
     if given is None:
-        raise required(f"{where}.options")
+        raise missing_field(f"{where}.options")
     options = objects(f"{where}.options", given, most, least=least)
     for n, option in enumerate(options):
         place = f"{where}.options.{n}"

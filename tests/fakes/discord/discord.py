@@ -113,7 +113,7 @@ class FakeDiscord(UserActions):
             for message in kept.values():
                 message.deleted = message.deleted or message.ephemeral_to == user.id
 
-    def posted(self, channel: Channel) -> list[Message]:
+    def bot_messages(self, channel: Channel) -> list[Message]:
         """Return the app's own messages in a channel or thread, in order, with ephemeral ones and without system
         messages.
         """
@@ -130,11 +130,11 @@ class FakeDiscord(UserActions):
         since = self.world.typing.get(channel.id)
         return since is not None and self.world.now() < since + self.limits.typing
 
-    def called(self, message: Message) -> set[str]:
+    def notified_ids(self, message: Message) -> set[str]:
         """Ids of users and roles, 'everyone' and 'here' that a message has notified, edits included."""
         return set(message.pings)
 
-    def fetched(self, message: Message) -> set[str]:
+    def fetched_addresses(self, message: Message) -> set[str]:
         """Which addresses a message makes Discord fetch for a preview."""
         return previews(message, self.world)
 

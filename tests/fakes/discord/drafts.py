@@ -11,7 +11,7 @@ from tests.fakes.discord.checks import choice, number, objects, only, text
 from tests.fakes.discord.components import checked_components
 from tests.fakes.discord.embeds import checked_embeds
 from tests.fakes.discord.files import StoredFile
-from tests.fakes.discord.mentions import Allowed, allowed, settle
+from tests.fakes.discord.mentions import Allowed, parse_allowed_mentions, settle
 from tests.fakes.discord.messages import SYSTEM, Flag, Message
 from tests.fakes.discord.refusals import Json, Refused, invalid
 from tests.fakes.discord.state import DiscordState
@@ -50,7 +50,7 @@ class Draft:
         reference = self.body.get("message_reference")
         if reference is not None:
             message.reply_to = _replied_to(world, message, reference)
-        settle(message, world.users, allowed(self.body.get("allowed_mentions"), unsaid), world.now())
+        settle(message, world.users, parse_allowed_mentions(self.body.get("allowed_mentions"), unsaid), world.now())
 
     def edit(self, world: DiscordState, message: Message, unsaid: Allowed) -> None:
         """Change a message; fields that the body does not name stay.
@@ -59,13 +59,13 @@ class Draft:
             Refused: the body is invalid. The message is unchanged.
         """
         only("", self.body, *WRITTEN)
-        changed = Message(message.id, message.channel, message.author, **_kept(message))
+        changed = Message(message.id, message.channel, message.author, **_kept_fields(message))
         changed.flags &= ~Flag.LOADING
         changed.flags = self._flags(changed.flags, ON_EDIT, message)
         self._write(world, changed)
-        settle(changed, world.users, allowed(self.body.get("allowed_mentions"), unsaid), world.now())
+        settle(changed, world.users, parse_allowed_mentions(self.body.get("allowed_mentions"), unsaid), world.now())
         message.remember()
-        for name, value in _kept(changed).items():
+        for name, value in _kept_fields(changed).items():
             setattr(message, name, value)
         message.mentions, message.mentioned_roles = changed.mentions, changed.mentioned_roles
         message.mentions_everyone = changed.mentions_everyone
@@ -92,13 +92,13 @@ class Draft:
             message.content = text("", body, "content", MOST_CHARACTERS).strip()
         if "embeds" in body:
             message.embeds = checked_embeds(body["embeds"] or [])
-        message.files = self._attached(world, message)
+        message.files = self._attached_files(world, message)
         if body.get("components") is not None or "components" in body:
             message.components = checked_components(body["components"] or [], v2=v2)
         if not (message.content or message.embeds or message.files or (v2 and message.components)):
             raise Refused(50006)
 
-    def _attached(self, world: DiscordState, message: Message) -> list[StoredFile]:
+    def _attached_files(self, world: DiscordState, message: Message) -> list[StoredFile]:
         """Return the message's files after the change: the listed ones of its earlier files, and the uploaded ones."""
         listed = self.body.get("attachments")
         entries = objects("attachments", listed, 10) if listed is not None else []
@@ -129,7 +129,7 @@ class Draft:
 _ENTRY = ("id", "filename", "description", "size", "url", "proxy_url", "content_type", "width", "height", "spoiler")
 
 
-def _kept(message: Message) -> Json:
+def _kept_fields(message: Message) -> Json:
     names = ("content", "type", "components", "embeds", "files", "flags", "reply_to", "ephemeral_to", "webhook_id")
     return {name: getattr(message, name) for name in names}
 

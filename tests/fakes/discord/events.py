@@ -20,17 +20,17 @@ def sees(world: DiscordState, channel: Channel) -> bool:
     return world.may(channel, Permission.VIEW_CHANNEL)
 
 
-def posted(world: DiscordState, message: Message) -> None:
+def announce_message(world: DiscordState, message: Message) -> None:
     """MESSAGE_CREATE."""
     _message(world, "MESSAGE_CREATE", message)
 
 
-def changed(world: DiscordState, message: Message) -> None:
+def announce_edit(world: DiscordState, message: Message) -> None:
     """MESSAGE_UPDATE."""
     _message(world, "MESSAGE_UPDATE", message)
 
 
-def deleted(world: DiscordState, message: Message) -> None:
+def announce_deletion(world: DiscordState, message: Message) -> None:
     """MESSAGE_DELETE."""
     if message.ephemeral_to or not sees(world, message.channel):
         return
@@ -41,26 +41,26 @@ def deleted(world: DiscordState, message: Message) -> None:
 def thread_created(world: DiscordState, thread: Channel) -> None:
     """THREAD_CREATE of a new thread."""
     if sees(world, thread):
-        world.tell("THREAD_CREATE", thread.described(world.bot) | {"newly_created": True}, Intent.GUILDS, None)
+        world.tell("THREAD_CREATE", thread.to_json(world.bot) | {"newly_created": True}, Intent.GUILDS, None)
 
 
 def thread_changed(world: DiscordState, thread: Channel) -> None:
     """THREAD_UPDATE."""
     if sees(world, thread):
-        world.tell("THREAD_UPDATE", thread.described(world.bot), Intent.GUILDS, None)
+        world.tell("THREAD_UPDATE", thread.to_json(world.bot), Intent.GUILDS, None)
 
 
 def channel_told(world: DiscordState, event: str, channel: Channel) -> None:
     """CHANNEL_CREATE, CHANNEL_UPDATE, CHANNEL_DELETE, or THREAD_DELETE."""
     if channel.guild is not None and channel.guild.with_bot:
-        world.tell(event, channel.described(), Intent.GUILDS, None)
+        world.tell(event, channel.to_json(), Intent.GUILDS, None)
 
 
 def member_told(world: DiscordState, event: str, guild: Guild, member: Member) -> None:
     """GUILD_MEMBER_ADD, GUILD_MEMBER_UPDATE or GUILD_MEMBER_REMOVE, for which an intent is needed."""
-    data: Json = {"guild_id": guild.id, "user": member.user.described()}
+    data: Json = {"guild_id": guild.id, "user": member.user.to_json()}
     if event != "GUILD_MEMBER_REMOVE":
-        data |= member.described()
+        data |= member.to_json()
     intent = None if member.user is world.bot and event == "GUILD_MEMBER_UPDATE" else Intent.GUILD_MEMBERS
     if guild.with_bot:
         world.tell(event, data, intent, None)
@@ -69,7 +69,7 @@ def member_told(world: DiscordState, event: str, guild: Guild, member: Member) -
 def role_told(world: DiscordState, event: str, guild: Guild, role: Role) -> None:
     """GUILD_ROLE_CREATE, GUILD_ROLE_UPDATE or GUILD_ROLE_DELETE."""
     data: Json = {"guild_id": guild.id}
-    data |= {"role_id": role.id} if event == "GUILD_ROLE_DELETE" else {"role": role.described()}
+    data |= {"role_id": role.id} if event == "GUILD_ROLE_DELETE" else {"role": role.to_json()}
     if guild.with_bot:
         world.tell(event, data, Intent.GUILDS, None)
 
@@ -90,12 +90,12 @@ def typing(world: DiscordState, channel: Channel, user: User) -> None:
         return
     data: Json = {"channel_id": channel.id, "user_id": user.id, "timestamp": int(world.now())} | _guild(channel)
     if channel.guild is not None and user.id in channel.guild.members:
-        data["member"] = channel.guild.members[user.id].described()
+        data["member"] = channel.guild.members[user.id].to_json()
     intent = Intent.GUILD_MESSAGE_TYPING if channel.guild else Intent.DIRECT_MESSAGE_TYPING
     world.tell("TYPING_START", data, intent, None)
 
 
-def reacted(world: DiscordState, message: Message, user: User, emoji: str) -> None:
+def announce_reaction(world: DiscordState, message: Message, user: User, emoji: str) -> None:
     """MESSAGE_REACTION_ADD."""
     channel = message.channel
     if not sees(world, channel):
@@ -110,7 +110,7 @@ def reacted(world: DiscordState, message: Message, user: User, emoji: str) -> No
         "type": 0,
     }
     if channel.guild is not None and user.id in channel.guild.members:
-        data["member"] = channel.guild.members[user.id].described()
+        data["member"] = channel.guild.members[user.id].to_json()
     intent = Intent.GUILD_MESSAGE_REACTIONS if channel.guild else Intent.DIRECT_MESSAGE_REACTIONS
     world.tell("MESSAGE_REACTION_ADD", data | _guild(channel), intent, None)
 
@@ -119,14 +119,14 @@ def described_guild(world: DiscordState, guild: Guild, *, with_members: bool) ->
     """Return the guild object of GUILD_CREATE. Without the Guild Members intent, its only member is the app."""
     members = guild.members.values() if with_members else [guild.members[world.bot.id]]
     seen = [channel for channel in world.channels.values() if channel.guild is guild and sees(world, channel)]
-    return guild.described() | {
-        "joined_at": members and guild.members[world.bot.id].described()["joined_at"],
+    return guild.to_json() | {
+        "joined_at": members and guild.members[world.bot.id].to_json()["joined_at"],
         "large": False,
         "unavailable": False,
         "member_count": len(guild.members),
-        "members": [member.described() for member in members],
-        "channels": [c.described() for c in world.channels.values() if c.guild is guild and not c.is_thread],
-        "threads": [c.described(world.bot) for c in seen if c.is_thread and not c.archived and not c.deleted],
+        "members": [member.to_json() for member in members],
+        "channels": [c.to_json() for c in world.channels.values() if c.guild is guild and not c.is_thread],
+        "threads": [c.to_json(world.bot) for c in seen if c.is_thread and not c.archived and not c.deleted],
         "presences": [],
         "voice_states": [],
         "stage_instances": [],

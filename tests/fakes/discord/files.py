@@ -25,7 +25,7 @@ class StoredFile:
         guessed = mimetypes.guess_type(self.name)[0] or "application/octet-stream"
         return f"{guessed}; charset=utf-8" if guessed.startswith("text/") else guessed
 
-    def described(self) -> Json:
+    def to_json(self) -> Json:
         """Return the attachment object."""
         described: Json = {
             "id": self.id,

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from tests.fakes.discord import events
-from tests.fakes.discord.intents import ALL_INTENTS, Intent, disallowed
+from tests.fakes.discord.intents import ALL_INTENTS, Intent, has_disallowed_intent
 from tests.fakes.discord.refusals import Json
 from tests.fakes.discord.sessions import Connection, Session
 from tests.fakes.discord.state import DiscordState
@@ -43,7 +43,7 @@ class Gateway:
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     @property
-    def identified(self) -> int:
+    def identify_count(self) -> int:
         """Number of the app's IDENTIFYs."""
         return self.world.identified
 
@@ -63,7 +63,7 @@ class Gateway:
                 seen = bare is None or session.intents & Intent.MESSAGE_CONTENT
                 session.tell(event, data if seen or bare is None else bare)
 
-    async def connected(self, count: int = 1, seconds: float = 60.0) -> None:
+    async def wait_for_connections(self, count: int = 1, seconds: float = 60.0) -> None:
         """Wait until this many sessions are connected.
 
         Raises:
@@ -71,11 +71,11 @@ class Gateway:
         """
         await self._wait(lambda: len(self.live) >= count, seconds)
 
-    async def disconnected(self, seconds: float = 60.0) -> None:
+    async def wait_for_disconnect(self, seconds: float = 60.0) -> None:
         """Wait until no connection is open."""
         await self._wait(lambda: not self.connections, seconds)
 
-    async def reopened(self, count: int, seconds: float = 60.0) -> None:
+    async def wait_for_reconnect(self, count: int, seconds: float = 60.0) -> None:
         """Wait until this many connections have ever been opened and a session is live again."""
         await self._wait(lambda: self.opened >= count and bool(self.live), seconds)
 
@@ -158,7 +158,7 @@ class Gateway:
 
     def _heard(self, connection: Connection, text: str) -> int:
         """Take up one payload; the code with which the connection is to be closed, or 0."""
-        payload = _parsed(text)
+        payload = _parse_payload(text)
         if payload is None:
             return 4002
         op, data = payload.get("op"), payload.get("d")
@@ -217,7 +217,7 @@ class Gateway:
             4005: connection.session is not None,
             4004: data.get("token") != self.world.app.token,
             4013: not sound,
-            4014: sound and disallowed(data["intents"], self.world.app),
+            4014: sound and has_disallowed_intent(data["intents"], self.world.app),
             4010: _shards(data) == 0,
             4011: _shards(data) < self.world.limits.fewest_shards,
         }
@@ -230,7 +230,7 @@ class Gateway:
             "READY",
             {
                 "v": 10,
-                "user": world.bot.described() | {"flags": 0, "verified": True, "mfa_enabled": False, "email": None},
+                "user": world.bot.to_json() | {"flags": 0, "verified": True, "mfa_enabled": False, "email": None},
                 "guilds": [{"id": guild.id, "unavailable": True} for guild in guilds],
                 "session_id": session.id,
                 "session_type": "normal",
@@ -273,7 +273,7 @@ class Gateway:
         if not wanted and not query and not session.intents & Intent.GUILD_MEMBERS:
             return 4014
         found = [
-            member.described()
+            member.to_json()
             for member in guild.members.values()
             if (member.user.id in wanted if wanted else member.user.handle.startswith(query.lower()))
         ]
@@ -314,7 +314,7 @@ def _shards(identify: Json) -> int:
             return 0
 
 
-def _parsed(text: str) -> Json | None:
+def _parse_payload(text: str) -> Json | None:
     """Return a payload, or None if it is invalid or too long."""
     try:
         payload = json.loads(text)

@@ -37,7 +37,7 @@ class Intent(IntFlag):
 ALL_INTENTS = sum(Intent)
 
 
-def disallowed(intents: int, app: App) -> bool:
+def has_disallowed_intent(intents: int, app: App) -> bool:
     """Does it ask for a privileged intent that is not switched on?"""
     switches = (
         (Intent.MESSAGE_CONTENT, app.message_content),

@@ -110,7 +110,7 @@ class Interaction:
         described: Json = {
             "id": self.id,
             "type": int(self.kind),
-            "user": self.user.described(),
+            "user": self.user.to_json(),
             "authorizing_integration_owners": self.payload["authorizing_integration_owners"],
         }
         if self.kind is Asked.COMPONENT and self.message is not None:

@@ -42,7 +42,7 @@ UNSAID_IN_ANSWERS = Allowed(frozenset({"users"}))
 """An answer to an interaction without `allowed_mentions`."""
 
 
-def allowed(given: Json | None, unsaid: Allowed) -> Allowed:
+def parse_allowed_mentions(given: Json | None, unsaid: Allowed) -> Allowed:
     """Parse a body's `allowed_mentions`.
 
     Raises:

@@ -96,9 +96,9 @@ class Message:
 
     def remember(self) -> None:
         """Keep the present description before a change."""
-        self.past.append(self.described(deep=False))
+        self.past.append(self.to_json(deep=False))
 
-    def described(self, *, bare: bool = False, deep: bool = True) -> Json:
+    def to_json(self, *, bare: bool = False, deep: bool = True) -> Json:
         """Return the message object. `bare` leaves out the fields that need the Message Content intent.
 
         `deep` includes the message it replies to.
@@ -107,15 +107,15 @@ class Message:
             "id": self.id,
             "channel_id": self.channel.id,
             "type": int(self.type),
-            "author": self.author.described(),
+            "author": self.author.to_json(),
             "content": "" if bare else self.content,
             "timestamp": iso(self.at),
             "edited_timestamp": iso(self.edited_at) if self.edited_at else None,
             "tts": False,
             "mention_everyone": self.mentions_everyone,
-            "mentions": [user.described() for user in self.mentions],
+            "mentions": [user.to_json() for user in self.mentions],
             "mention_roles": [role.id for role in self.mentioned_roles],
-            "attachments": [] if bare else [stored.described() for stored in self.files],
+            "attachments": [] if bare else [stored.to_json() for stored in self.files],
             "embeds": [] if bare else self.embeds,
             "components": [] if bare else self.components,
             "pinned": False,
@@ -128,22 +128,22 @@ class Message:
         if self.interaction is not None:
             described |= {"application_id": self.webhook_id, "interaction_metadata": self.interaction}
         if self.thread is not None:
-            described["thread"] = self.thread.described()
+            described["thread"] = self.thread.to_json()
         if self.reply_to is not None:
             described |= self._reference(deep)
         return described | ({} if bare else self.extra)
 
     def event(self, *, bare: bool = False) -> Json:
         """Body of MESSAGE_CREATE and MESSAGE_UPDATE: the guild and the authors' memberships as well."""
-        described, guild = self.described(bare=bare), self.channel.guild
+        described, guild = self.to_json(bare=bare), self.channel.guild
         if guild is None:
             return described
         described["guild_id"] = guild.id
         if self.author.id in guild.members:
-            described["member"] = guild.members[self.author.id].described(with_user=False)
+            described["member"] = guild.members[self.author.id].to_json(with_user=False)
         for mention in described["mentions"]:
             if mention["id"] in guild.members:
-                mention["member"] = guild.members[mention["id"]].described(with_user=False)
+                mention["member"] = guild.members[mention["id"]].to_json(with_user=False)
         return described
 
     def _reference(self, deep: bool) -> Json:
@@ -156,5 +156,5 @@ class Message:
             return {"message_reference": reference}
         return {
             "message_reference": reference,
-            "referenced_message": None if to.deleted else to.described(deep=False),
+            "referenced_message": None if to.deleted else to.to_json(deep=False),
         }

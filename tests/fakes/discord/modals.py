@@ -12,10 +12,10 @@ from tests.fakes.discord.components import (
     TEXT,
     check_options,
     check_select,
-    numbered,
+    numbered_components,
     walk,
 )
-from tests.fakes.discord.refusals import Json, invalid, required
+from tests.fakes.discord.refusals import Json, invalid, missing_field
 
 LABEL, RADIO, CHECKBOX = 18, 21, 23
 IN_A_LABEL = frozenset({INPUT, SELECT, RADIO, CHECKBOX})
@@ -38,7 +38,7 @@ def checked_modal(given: Json) -> Json:
         _check_top(f"data.components.{n}", component)
     custom_ids = [component["custom_id"] for component in walk(tops) if "custom_id" in component]
     unlike("data.components", custom_ids, "COMPONENT_CUSTOM_ID_DUPLICATED", "Component custom id cannot be duplicated")
-    return given | {"components": numbered(tops)}
+    return given | {"components": numbered_components(tops)}
 
 
 def _check_top(where: str, component: Json) -> None:
@@ -49,7 +49,7 @@ def _check_top(where: str, component: Json) -> None:
             text(where, component, "description", 100)
             inner = component.get("component")
             if not isinstance(inner, dict):
-                raise required(f"{where}.component")
+                raise missing_field(f"{where}.component")
             if "label" in inner and inner["label"] is not None:
                 what = "A text input in a label has no label of its own."
                 raise invalid(f"{where}.component.label", "COMPONENT_LABEL_TWICE", what)
@@ -106,10 +106,10 @@ def _filled_top(component: Json, values: Values) -> Json:
     named: Json = {"type": component["type"], "id": component["id"]}
     if component["type"] != LABEL:
         return named
-    return named | {"component": _filled(component["component"], component["label"], values)}
+    return named | {"component": _filled_field(component["component"], component["label"], values)}
 
 
-def _filled(field: Json, label: str, values: Values) -> Json:
+def _filled_field(field: Json, label: str, values: Values) -> Json:
     kind, custom_id = field["type"], field["custom_id"]
     given = values.get(label, values.get(custom_id))
     filled: Json = {"type": kind, "id": field["id"], "custom_id": custom_id}
@@ -122,7 +122,7 @@ def _filled(field: Json, label: str, values: Values) -> Json:
         return filled | {"value": value}
     if kind == CHECKBOX:
         return filled | {"value": bool(field.get("default", False) if given is None else given)}
-    chosen = _chosen(field, given)
+    chosen = _chosen_values(field, given)
     if kind == RADIO:
         assert chosen or not needed, f"{label!r} must be chosen"
         return filled | {"value": chosen[0] if chosen else None}
@@ -132,7 +132,7 @@ def _filled(field: Json, label: str, values: Values) -> Json:
     return filled | {"values": chosen}
 
 
-def _chosen(field: Json, given: Any) -> list[str]:
+def _chosen_values(field: Json, given: Any) -> list[str]:
     """Values by value or label; those drawn as default if nothing is given."""
     options = field["options"]
     if given is None:

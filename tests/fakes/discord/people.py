@@ -35,7 +35,7 @@ class User:
         """The unique name."""
         return self.name.lower().replace(" ", ".")
 
-    def described(self) -> Json:
+    def to_json(self) -> Json:
         """Return the user object."""
         described: Json = {
             "id": self.id,
@@ -65,7 +65,7 @@ class Role:
         """The text that Discord inserts for a typed @role."""
         return f"<@&{self.id}>"
 
-    def described(self) -> Json:
+    def to_json(self) -> Json:
         """Return the role object."""
         return {
             "id": self.id,
@@ -94,7 +94,7 @@ class Member:
     pending: bool = False
     timed_out_until: float = 0.0
 
-    def described(self, *, with_user: bool = True, permissions: Permission | None = None) -> Json:
+    def to_json(self, *, with_user: bool = True, permissions: Permission | None = None) -> Json:
         """Return the member object; messages carry it without the user, interactions with the permissions in the
         channel.
         """
@@ -112,7 +112,7 @@ class Member:
             "communication_disabled_until": iso(self.timed_out_until) if self.timed_out_until else None,
         }
         if with_user:
-            described["user"] = self.user.described()
+            described["user"] = self.user.to_json()
         if permissions is not None:
             described["permissions"] = str(int(permissions) & ((1 << 53) - 1))
         return described

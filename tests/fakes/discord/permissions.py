@@ -66,13 +66,13 @@ class Overwrite:
     allow: Permission = P(0)
     deny: Permission = P(0)
 
-    def described(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """Return one of a channel's `permission_overwrites`."""
         kind = 0 if self.is_role else 1
         return {"id": self.target, "type": kind, "allow": str(int(self.allow)), "deny": str(int(self.deny))}
 
 
-def overwritten(
+def apply_overwrites(
     base: Permission, overwrites: Iterable[Overwrite], everyone: str, roles: Iterable[str], user: str
 ) -> Permission:
     """Return the base with a channel's overwrites: first those of @everyone, then of roles, then of the member."""

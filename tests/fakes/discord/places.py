@@ -12,7 +12,7 @@ from tests.fakes.discord.permissions import (
     WHILE_TIMED_OUT,
     Overwrite,
     Permission,
-    overwritten,
+    apply_overwrites,
 )
 from tests.fakes.discord.refusals import Json
 from tests.fakes.discord.snowflakes import moment_of
@@ -88,7 +88,7 @@ class Channel:
             return EVERYTHING
         base = self.guild.permissions(member)
         overwrites = (self.parent or self).overwrites
-        permissions = overwritten(base, overwrites, self.guild.id, member.roles, user.id)
+        permissions = apply_overwrites(base, overwrites, self.guild.id, member.roles, user.id)
         if member.timed_out_until > now and not permissions & Permission.ADMINISTRATOR:
             permissions &= WHILE_TIMED_OUT
         hidden = self.kind is Kind.PRIVATE_THREAD and user.id not in self.members
@@ -106,11 +106,11 @@ class Channel:
         for permission in permissions:
             overwrite.allow, overwrite.deny = overwrite.allow | permission, overwrite.deny & ~permission
 
-    def described(self, me: User | None = None) -> Json:
+    def to_json(self, me: User | None = None) -> Json:
         """Return the channel object. That of a thread says if `me` is a member of it."""
         described: Json = {"id": self.id, "type": int(self.kind), "last_message_id": self.last_message_id, "flags": 0}
         if self.guild is None:
-            return described | {"recipients": [user.described() for user in self.recipients]}
+            return described | {"recipients": [user.to_json() for user in self.recipients]}
         described |= {
             "guild_id": self.guild.id,
             "name": self.name,
@@ -123,7 +123,7 @@ class Channel:
             "position": 0,
             "topic": self.topic,
             "nsfw": False,
-            "permission_overwrites": [overwrite.described() for overwrite in self.overwrites],
+            "permission_overwrites": [overwrite.to_json() for overwrite in self.overwrites],
         }
         if self.kind in VOCAL:
             return described | {"bitrate": 64_000, "user_limit": 0, "rtc_region": None}
@@ -188,7 +188,7 @@ class Guild:
             permissions |= self.roles[role].permissions
         return EVERYTHING if permissions & Permission.ADMINISTRATOR else permissions
 
-    def described(self) -> Json:
+    def to_json(self) -> Json:
         """Return the guild object, as GET /guilds/{guild} gives it."""
         return {
             "id": self.id,
@@ -217,7 +217,7 @@ class Guild:
             "public_updates_channel_id": None,
             "safety_alerts_channel_id": None,
             "vanity_url_code": None,
-            "roles": [role.described() for role in self.roles.values()],
+            "roles": [role.to_json() for role in self.roles.values()],
             "emojis": [],
             "stickers": [],
             "features": list(self.features),

@@ -17,7 +17,7 @@ def keep(world: DiscordState, message: Message) -> Message:
         channel.last_message_id = message.id
         if channel.is_thread:
             _in_thread(world, channel, message)
-    events.posted(world, message)
+    events.announce_message(world, message)
     return message
 
 
@@ -32,7 +32,7 @@ def open_thread(
     events.thread_created(world, thread)
     if on is not None:
         on.thread, on.flags = thread, on.flags | Flag.HAS_THREAD
-        events.changed(world, on)
+        events.announce_edit(world, on)
         starter = Message(world.ids.new(), thread, owner, type=Type.THREAD_STARTER_MESSAGE, reply_to=on)
         world.messages.setdefault(thread.id, {})[starter.id] = starter
     else:

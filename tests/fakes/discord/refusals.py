@@ -73,6 +73,6 @@ def too_long(where: str, most: int, least: int = 0) -> Refused:
     return invalid(where, "BASE_TYPE_MAX_LENGTH", f"Must be {most} or fewer in length.")
 
 
-def required(where: str) -> Refused:
+def missing_field(where: str) -> Refused:
     """Return the error for a field that must be there."""
     return invalid(where, "BASE_TYPE_REQUIRED", "This field is required")

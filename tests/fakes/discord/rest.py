@@ -16,7 +16,7 @@ from tests.fakes.discord.drafts import Upload
 from tests.fakes.discord.faults import Answers, Cut, Fails, Fault, Hangs, Lost, Slow, TooMany
 from tests.fakes.discord.pace import Granted
 from tests.fakes.discord.refusals import Refused
-from tests.fakes.discord.routes import Answered, Request, Route, found
+from tests.fakes.discord.routes import Answered, Request, Route, find_route
 from tests.fakes.discord.state import DiscordState
 from tests.fakes.http_server import HangingCalls, cut
 
@@ -46,7 +46,7 @@ class Rest(HangingCalls):
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Serve one call."""
         path = request.rel_url.raw_path.removeprefix(PREFIX)
-        matched = found(request.method, path)
+        matched = find_route(request.method, path)
         if matched is None:
             self._world.unknown.append(f"{request.method} {path}")
             self._world.calls.append(Call(f"{request.method} {path}", path, self._world.now(), status=404))
@@ -74,7 +74,7 @@ class Rest(HangingCalls):
                 return web.Response(status=status, text=text, content_type="text/html")
             case TooMany(seconds, everywhere):
                 granted = Granted("fault", 1, 0, seconds, self._world.now() + seconds, seconds, everywhere)
-                return _limited(call, granted)
+                return _rate_limit_response(call, granted)
             case _:
                 pass
         asked = Request(self._world, named, dict(request.query), body, uploads)
@@ -84,9 +84,9 @@ class Rest(HangingCalls):
         call, route = incoming.call, incoming.route
         granted = self._world.pace.grant(route.name, route.major(incoming.asked.path), counts=not route.open)
         if granted is not None and granted.wait:
-            return _limited(call, granted)
+            return _rate_limit_response(call, granted)
         try:
-            answer = self._answered(incoming)
+            answer = self._answer_request(incoming)
         except Refused as refused:
             answer, call.outcome = Answered(refused.status, refused.body), str(refused.code)
             if "FAKE_" in json.dumps(refused.body):
@@ -102,7 +102,7 @@ class Rest(HangingCalls):
             return cut(incoming.request)
         return response
 
-    def _answered(self, incoming: Incoming) -> Answered:
+    def _answer_request(self, incoming: Incoming) -> Answered:
         route, asked = incoming.route, incoming.asked
         if incoming.refused is not None:
             raise incoming.refused
@@ -133,7 +133,7 @@ async def _read(request: web.Request, route: Route, most: int) -> tuple[Any, dic
             return {}, {}, Refused(50035, message="this route takes no body") if text not in {"", "{}"} else None
         if request.content_type != "application/json":
             return {}, {}, Refused(50109, message=f"unsupported content type {request.content_type}")
-        body, uploads = _parsed(text), {}
+        body, uploads = _parse_json(text), {}
     if not isinstance(body, dict if route.body == "object" else list):
         return {}, {}, Refused(50109)
     return body, uploads, None
@@ -146,7 +146,7 @@ async def _multipart(request: web.Request) -> tuple[Any, dict[str, Upload]]:
         assert isinstance(part, BodyPartReader)
         content = bytes(await part.read(decode=True))
         if part.name == "payload_json":
-            body = _parsed(content.decode())
+            body = _parse_json(content.decode())
         elif index := re.fullmatch(r"files\[(\d+)\]", part.name or ""):
             uploads[index[1]] = Upload(part.filename or "unknown", content)
         else:
@@ -154,7 +154,7 @@ async def _multipart(request: web.Request) -> tuple[Any, dict[str, Upload]]:
     return body, uploads
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
@@ -171,7 +171,7 @@ def _json(status: int, body: Any, headers: dict[str, str] | None = None) -> web.
     )
 
 
-def _limited(call: Call, granted: Granted) -> web.Response:
+def _rate_limit_response(call: Call, granted: Granted) -> web.Response:
     body = {
         "message": "You are being rate limited.",
         "retry_after": round(granted.wait, 3),

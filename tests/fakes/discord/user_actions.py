@@ -67,7 +67,9 @@ class UserActions(UserMessages):
         missing = [option["name"] for option in takes if option.get("required") and option["name"] not in options]
         assert not missing, f"/{words} cannot be sent without {missing}"
         data = _data(command)
-        data["options"] = _nested(path, [self._given(takes, name, value) for name, value in options.items()])
+        data["options"] = _nested_options(
+            path, [self._fill_option(takes, name, value) for name, value in options.items()]
+        )
         return await self._done(self._new(Asked.COMMAND, user, channel, data, None))
 
     async def suggest(
@@ -85,16 +87,16 @@ class UserActions(UserMessages):
         data = _data(command)
         found = next(each for each in takes if each["name"] == option)
         assert found.get("autocomplete"), f"{option} has no autocomplete"
-        given = [self._given(takes, name, value) for name, value in (others or {}).items()]
+        given = [self._fill_option(takes, name, value) for name, value in (others or {}).items()]
         given.append({"type": found["type"], "name": option, "value": typed, "focused": True})
-        data |= {"options": _nested(path, given), "focused_type": found["type"]}
+        data |= {"options": _nested_options(path, given), "focused_type": found["type"]}
         return (await self._done(self._new(Asked.AUTOCOMPLETE, user, channel, data, None))).choices
 
     async def shortcut(self, user: User, name: str, message: Message) -> Interaction:
         """Use a command of a message's context menu."""
-        command = self._found(user, name, MESSAGE, message.channel)
+        command = self._find_command(user, name, MESSAGE, message.channel)
         data = _data(command)
-        data |= {"target_id": message.id, "resolved": {"messages": {message.id: message.described()}}}
+        data |= {"target_id": message.id, "resolved": {"messages": {message.id: message.to_json()}}}
         return await self._done(self._new(Asked.COMMAND, user, message.channel, data, None))
 
     async def submit(self, user: User, values: Values | None = None) -> Interaction:
@@ -129,7 +131,7 @@ class UserActions(UserMessages):
             "version": 1,
             "data": sent,
             "channel_id": channel.id,
-            "channel": channel.described() | {"permissions": _bits(granted)},
+            "channel": channel.to_json() | {"permissions": _bits(granted)},
             "locale": user.locale,
             "entitlements": [],
             "attachment_size_limit": world.limits.attachment_size,
@@ -137,7 +139,7 @@ class UserActions(UserMessages):
         }
         payload |= self._where(user, channel, granted)
         if message is not None:
-            payload["message"] = message.described()
+            payload["message"] = message.to_json()
         interaction.payload = payload
         world.interactions[interaction.token] = interaction
         return interaction
@@ -148,11 +150,11 @@ class UserActions(UserMessages):
         if guild is None:
             context = _context_of(channel)
             owners = {"0": "0"} | owners if context == IN_DM else owners
-            return {"user": user.described(), "context": context, "authorizing_integration_owners": owners}
+            return {"user": user.to_json(), "context": context, "authorizing_integration_owners": owners}
         if guild.with_bot:
             owners = {"0": guild.id} | owners
         return {
-            "member": guild.members[user.id].described(permissions=granted),
+            "member": guild.members[user.id].to_json(permissions=granted),
             "guild_id": guild.id,
             "guild": {"id": guild.id, "locale": guild.locale, "features": guild.features},
             "guild_locale": guild.locale,
@@ -176,7 +178,7 @@ class UserActions(UserMessages):
     def _command(self, user: User, words: str, channel: Channel) -> tuple[Json, list[Json], list[Json]]:
         """Return a command by its words: itself, the subcommands on the way, and the options there."""
         name, *rest = words.removeprefix("/").split()
-        command = self._found(user, name, CHAT, channel)
+        command = self._find_command(user, name, CHAT, channel)
         path: list[Json] = []
         options = command["options"]
         for word in rest:
@@ -189,7 +191,7 @@ class UserActions(UserMessages):
             raise LookupError(f"/{words} is not a command but a group of them")
         return command, path, options
 
-    def _found(self, user: User, name: str, kind: int, channel: Channel) -> Json:
+    def _find_command(self, user: User, name: str, kind: int, channel: Channel) -> Json:
         """Return a command this user can use in this place.
 
         Raises:
@@ -197,11 +199,11 @@ class UserActions(UserMessages):
         """
         offered = self.world.app.commands.get("", [])
         command = next((each for each in offered if each["name"] == name and each["type"] == kind), None)
-        if command is None or not self._offered(user, command, channel):
+        if command is None or not self._is_offered(user, command, channel):
             raise LookupError(f"{user.name} is offered no command {name!r} there")
         return command
 
-    def _offered(self, user: User, command: Json, channel: Channel) -> bool:
+    def _is_offered(self, user: User, command: Json, channel: Channel) -> bool:
         contexts, installations = command.get("contexts"), command["integration_types"]
         by_user = USER_INSTALL in installations and user.id in self.world.app.installed_by
         context = _context_of(channel)
@@ -219,7 +221,7 @@ class UserActions(UserMessages):
         return bool(granted & Permission.ADMINISTRATOR) or (int(needed) != 0 and granted & int(needed) == int(needed))
 
     @staticmethod
-    def _given(takes: list[Json], name: str, value: Any) -> Json:
+    def _fill_option(takes: list[Json], name: str, value: Any) -> Json:
         option = next((each for each in takes if each["name"] == name), None)
         if option is None:
             raise LookupError(f"there is no option {name!r}")
@@ -241,7 +243,7 @@ def _context_of(channel: Channel) -> int:
     return IN_DM if len(channel.recipients) == 1 else IN_PRIVATE
 
 
-def _nested(path: list[Json], options: list[Json]) -> list[Json]:
+def _nested_options(path: list[Json], options: list[Json]) -> list[Json]:
     for step in reversed(path):
         options = [{"type": step["type"], "name": step["name"], "options": options}]
     return options

@@ -55,27 +55,27 @@ class UserMessages(Factories):
         message.remember()
         message.content, message.edited_at = text, self.world.now()
         settle(message, self.world.users, UNSAID, self.world.now())
-        events.changed(self.world, message)
+        events.announce_edit(self.world, message)
 
     def unfurl(self, message: Message, title: str) -> None:
         """Add the preview of a link to a message, as Discord does: MESSAGE_UPDATE without an edit."""
         message.remember()
         message.embeds = [*message.embeds, {"type": "link", "title": title}]
-        events.changed(self.world, message)
+        events.announce_edit(self.world, message)
 
     def again(self, message: Message) -> None:
         """Deliver a message once more, as a resumed session may."""
-        events.posted(self.world, message)
+        events.announce_message(self.world, message)
 
     def delete(self, message: Message) -> None:
         """Delete a message."""
         message.deleted = True
-        events.deleted(self.world, message)
+        events.announce_deletion(self.world, message)
 
     def react(self, user: User, message: Message, emoji: str) -> None:
         """Put an emoji on a message."""
         message.reactions.setdefault(emoji, []).append(user.id)
-        events.reacted(self.world, message, user, emoji)
+        events.announce_reaction(self.world, message, user, emoji)
 
     def thread(self, user: User, parent: Channel, name: str, on: Message | None = None) -> Channel:
         """Open a thread, on a message or beside all."""

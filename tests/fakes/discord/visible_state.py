@@ -59,7 +59,7 @@ def sight_of(message: Message, world: DiscordState) -> VisibleState:
         id=message.id,
         user=message.author.id,
         content=message.content,
-        words="\n".join(drawn(message)),
+        words="\n".join(visible_texts(message)),
         components=message.components,
         buttons=[node.get("label", "") for node in walk(message.components) if node["type"] == BUTTON],
         ephemeral=bool(message.ephemeral_to),
@@ -74,7 +74,7 @@ def sight_of(message: Message, world: DiscordState) -> VisibleState:
     )
 
 
-def drawn(message: Message) -> Iterator[str]:
+def visible_texts(message: Message) -> Iterator[str]:
     """Yield every text of a message, in order."""
     if message.content:
         yield message.content

@@ -71,7 +71,7 @@ def hear(message: dict[str, Any]) -> None:
         case "tools/list":
             page = int(message.get("params", {}).get("cursor") or 0)
             pages = listings[min(listing, len(listings) - 1)]
-            say({"id": message["id"], "result": stamped(pages[min(page, len(pages) - 1)])})
+            say({"id": message["id"], "result": stamped_result(pages[min(page, len(pages) - 1)])})
         case "tools/call":
             called = message["params"]
             action = script.get("calls", {}).get(called["name"], {})
@@ -93,10 +93,10 @@ def probe(request_id: Any) -> None:
         say({"id": request_id, "error": {"code": -32601, "message": "Method not found"}})
     else:
         result = {"supportedVersions": [script.get("version", "2026-07-28")], "capabilities": {"tools": {}}}
-        say({"id": request_id, "result": stamped(result)})
+        say({"id": request_id, "result": stamped_result(result)})
 
 
-def stamped(result: dict[str, Any]) -> dict[str, Any]:
+def stamped_result(result: dict[str, Any]) -> dict[str, Any]:
     """Return a result with the fields of the newest protocol."""
     if script.get("era") == "legacy":
         return result
@@ -107,13 +107,18 @@ def run(request_id: Any, action: dict[str, Any], called: dict[str, Any]) -> None
     """Run the script of a tool."""
     global listing  # noqa: PLW0603  # the program is its state
     if "result" in action:
-        say({"id": request_id, "result": stamped(action["result"])})
+        say({"id": request_id, "result": stamped_result(action["result"])})
     elif "error" in action:
         say({"id": request_id, "error": action["error"]})
     elif action.get("do") == "pid":
-        say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": str(os.getpid())}]})})
+        say({"id": request_id, "result": stamped_result({"content": [{"type": "text", "text": str(os.getpid())}]})})
     elif action.get("do") == "note":
-        say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": noted(action, called)}]})})
+        say(
+            {
+                "id": request_id,
+                "result": stamped_result({"content": [{"type": "text", "text": record_effect(action, called)}]}),
+            }
+        )
     elif action.get("do") == "large":
         large(request_id, action)
     elif action.get("do") == "together":
@@ -141,7 +146,7 @@ def together(request_id: Any, action: dict[str, Any], name: str) -> None:
 
 def large(request_id: Any, action: dict[str, Any]) -> None:
     """Answer with a long text and the id before or after the result; libraries do both."""
-    result = {"result": stamped({"content": [{"type": "text", "text": "x" * action["characters"]}]})}
+    result = {"result": stamped_result({"content": [{"type": "text", "text": "x" * action["characters"]}]})}
     identity = {"id": request_id}
     message = {"first": {**identity, **result}, "last": {**result, **identity}, "nowhere": result}
     say(message[action.get("id", "first")])
@@ -155,13 +160,13 @@ def hang(_id: Any, _action: dict[str, Any], _token: Any) -> None:
 
 def answer(request_id: Any, _action: dict[str, Any] | None = None, _token: Any = None) -> None:
     """Answer with the text "done"."""
-    say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": "done"}]})})
+    say({"id": request_id, "result": stamped_result({"content": [{"type": "text", "text": "done"}]})})
 
 
 def tell_environment(request_id: Any, _action: dict[str, Any], _token: Any) -> None:
     """Answer with the environment, the interpreter and the process id."""
     seen = {"environment": dict(os.environ), "python": sys.executable, "pid": os.getpid()}
-    say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": json.dumps(seen)}]})})
+    say({"id": request_id, "result": stamped_result({"content": [{"type": "text", "text": json.dumps(seen)}]})})
 
 
 def answer_late(request_id: Any, action: dict[str, Any], _token: Any) -> None:
@@ -241,7 +246,7 @@ MISDEEDS = {
 }
 
 
-def noted(action: dict[str, Any], called: dict[str, Any]) -> str:
+def record_effect(action: dict[str, Any], called: dict[str, Any]) -> str:
     """Record an effect on disk, which survives this program, and return its text."""
     arguments = called.get("arguments", {})
     with Path(action["file"]).open("a", encoding="utf-8") as file:

@@ -28,7 +28,7 @@ class Arguments:
             raise invalid_arguments(f"must provide a string [json-pointer:/{name}]")
         return str(value)
 
-    def needed(self, name: str) -> str:
+    def required_text(self, name: str) -> str:
         """Return a string that must be there.
 
         Raises:

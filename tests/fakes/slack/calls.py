@@ -34,6 +34,6 @@ class CallLog(list[Call]):
         """Return the methods called, in order."""
         return [call.method for call in self]
 
-    def refused(self) -> list[Call]:
+    def failed_calls(self) -> list[Call]:
         """Return the failed calls."""
         return [call for call in self if call.outcome not in {"ok", "lost"}]

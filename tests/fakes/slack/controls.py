@@ -67,7 +67,7 @@ def beginning(blocks: list[Json]) -> State:
     return state
 
 
-def chosen(element: Json, *values: str) -> Json:
+def element_state(element: Json, *values: str) -> Json:
     """Return the state of an element after these were chosen or typed; options are named by text or value.
 
     Raises:

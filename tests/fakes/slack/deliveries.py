@@ -42,7 +42,7 @@ class Delivery:
     settled: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
-    def acknowledged(self) -> bool:
+    def is_acknowledged(self) -> bool:
         """Has the app acknowledged any attempt?"""
         return any(attempt.outcome == "acknowledged" for attempt in self.attempts)
 
@@ -124,7 +124,7 @@ class Post:
             attempt = Attempt(len(delivery.attempts))
             delivery.attempts.append(attempt)
             await self.transport.carry(delivery, attempt, reason, self.within)
-            if delivery.acknowledged or attempt.no_retry:
+            if delivery.is_acknowledged or attempt.no_retry:
                 break
             reason = attempt.outcome or "timeout"
         delivery.settled.set()

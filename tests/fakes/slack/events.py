@@ -5,13 +5,13 @@ from __future__ import annotations
 from tests.fakes.slack.messages import Json, Message
 from tests.fakes.slack.places import Channel
 from tests.fakes.slack.state import SlackState
-from tests.fakes.slack.workspace import Workspace, mentioned
+from tests.fakes.slack.workspace import Workspace, mentioned_users
 
 SUBSCRIPTIONS = {"channel": "message.channels", "group": "message.groups", "im": "message.im", "mpim": "message.mpim"}
 PRIVATE_FIELDS = ("reactions",)
 
 
-def posted(world: SlackState, workspace: Workspace, message: Message) -> None:
+def announce_message(world: SlackState, workspace: Workspace, message: Message) -> None:
     """Send the events of a posted message: `message`, and `app_mention` with the same ts if it mentions the app."""
     channel = workspace.channel(message.channel)
     event = _inner(workspace, message) | _whereabouts(channel, message.ts)
@@ -25,7 +25,7 @@ def posted(world: SlackState, workspace: Workspace, message: Message) -> None:
         _tell(world, workspace, channel, subscription, inner)
 
 
-def changed(world: SlackState, workspace: Workspace, message: Message, before: Json) -> None:
+def announce_edit(world: SlackState, workspace: Workspace, message: Message, before: Json) -> None:
     """Send the events of an edited message: `message_changed`, and `app_mention` with `edited` if its text now mentions
     the app.
     """
@@ -47,7 +47,7 @@ def changed(world: SlackState, workspace: Workspace, message: Message, before: J
     _tell(world, workspace, channel, SUBSCRIPTIONS[channel.kind], event)
 
 
-def deleted(world: SlackState, workspace: Workspace, message: Message, before: Json) -> None:
+def announce_deletion(world: SlackState, workspace: Workspace, message: Message, before: Json) -> None:
     """Send the event of a deleted message: `message_deleted`, or, if it has replies, its change into a tombstone."""
     channel = workspace.channel(message.channel)
     ts = workspace.new_ts()
@@ -72,7 +72,7 @@ def tell(world: SlackState, workspace: Workspace, subscription: str, event: Json
 
 
 def _inner(workspace: Workspace, message: Message) -> Json:
-    inner = {key: value for key, value in message.written().items() if key not in PRIVATE_FIELDS}
+    inner = {key: value for key, value in message.to_json().items() if key not in PRIVATE_FIELDS}
     if message.team != workspace.team.id:
         inner |= {"user_team": message.team, "source_team": message.team, "user_profile": {"team": message.team}}
     parent = workspace.messages.get(message.channel, {}).get(message.root)
@@ -87,7 +87,7 @@ def _whereabouts(channel: Channel, ts: str) -> Json:
 
 def _mentions_app(world: SlackState, workspace: Workspace, message: Message, channel: Channel) -> bool:
     installation = world.app.installations.get(workspace.team.id)
-    return installation is not None and channel.kind != "im" and installation.bot.id in mentioned(message.text)
+    return installation is not None and channel.kind != "im" and installation.bot.id in mentioned_users(message.text)
 
 
 def _tell(world: SlackState, workspace: Workspace, channel: Channel, subscription: str, event: Json) -> None:

@@ -27,13 +27,13 @@ class StoredFile:
     check_info: bool = False
     shared_in: list[str] = field(default_factory=list)
 
-    def mentioned(self) -> dict[str, Any]:
+    def to_message_json(self) -> dict[str, Any]:
         """Return the `file` object of a message."""
         if self.check_info:
             return {"id": self.id, "mode": "file_access", "file_access": "check_file_info"}
-        return self.described()
+        return self.to_json()
 
-    def described(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the `file` object of files.info."""
         mimetype = self.mimetype or mimetypes.guess_type(self.name)[0] or "application/octet-stream"
         described: dict[str, Any] = {

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 
-def identified(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def blocks_with_ids(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a copy in which all blocks have a block_id and all interactive elements an action_id."""
     copied = copy.deepcopy(blocks)
     for index, block in enumerate(copied):

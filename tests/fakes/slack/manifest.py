@@ -36,7 +36,7 @@ class Lists:
         return frozenset(re.findall(rf"^[ -]*{key}: *(\S+) *$", self.text, re.MULTILINE))
 
 
-def shipped() -> Manifest:
+def shipped_manifest() -> Manifest:
     """Return the manifest the product ships."""
     lists = Lists(MANIFEST.read_text(encoding="utf-8"))
     return Manifest(

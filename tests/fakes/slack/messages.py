@@ -37,7 +37,7 @@ class Stream:
         self.open = self.open and now < self.started_at + lifetime
         return self.open
 
-    def grown(self, markdown: str, chunks: list[Json]) -> Stream:
+    def extended_copy(self, markdown: str, chunks: list[Json]) -> Stream:
         """Return a copy with more in it. `details` and `output` of a task are appended, its other fields replaced.
 
         Appending is reported for `details`; `output` is taken to do the same.
@@ -101,7 +101,7 @@ class Message:
         """The ts of the thread it is in or could start."""
         return self.thread_ts or self.ts
 
-    def written(self) -> Json:
+    def to_json(self) -> Json:
         """Return the message as histories and events carry it."""
         written: Json = {"type": "message", "user": self.user, "ts": self.ts, "text": self.text, "team": self.team}
         optional = {
@@ -115,7 +115,7 @@ class Message:
             "edited": self.edited,
             "metadata": self.metadata,
             "username": self.username,
-            "files": [stored.mentioned() for stored in self.files],
+            "files": [stored.to_message_json() for stored in self.files],
             "reactions": [
                 {"name": name, "users": list(users), "count": len(users)} for name, users in self.reactions.items()
             ],
@@ -127,6 +127,6 @@ class Message:
 
     def remember(self) -> Json:
         """Record the present state as its past before a change, and return it."""
-        before = self.written()
+        before = self.to_json()
         self.past.append(before)
         return before

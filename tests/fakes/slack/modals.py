@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, field
 
 from tests.fakes.clock import Clock
-from tests.fakes.slack.identities import identified
+from tests.fakes.slack.identities import blocks_with_ids
 from tests.fakes.slack.limits import Limits
 from tests.fakes.slack.messages import Json
 from tests.fakes.slack.refusals import Refused
@@ -38,7 +38,7 @@ class View:
         lines += [text for key in ("submit", "close") for text in words_in(self.drawn.get(key, ""))]
         return "\n".join([*lines, *self.errors.values()])
 
-    def described(self) -> Json:
+    def to_json(self) -> Json:
         """Return the `view` object of answers and payloads, with block ids for all blocks."""
         described = {
             "id": self.id,
@@ -127,7 +127,7 @@ class Modals:
             f"V{next(self._numbers):08d}",
             team,
             user,
-            drawn | {"blocks": identified(drawn["blocks"])},
+            drawn | {"blocks": blocks_with_ids(drawn["blocks"])},
             self.new_hash(),
             app_id,
             bot_id,
@@ -152,7 +152,7 @@ class Modals:
     def change(self, view: View, drawn: Json) -> View:
         """Replace the content of a view."""
         self.unique(drawn.get("external_id", ""), view.id)
-        view.drawn, view.hash, view.errors = drawn | {"blocks": identified(drawn["blocks"])}, self.new_hash(), {}
+        view.drawn, view.hash, view.errors = drawn | {"blocks": blocks_with_ids(drawn["blocks"])}, self.new_hash(), {}
         return view
 
     def new_hash(self) -> str:

@@ -16,10 +16,10 @@ CALL = re.compile(r"<(?:@([UW][A-Z0-9]+)|!(channel|here|everyone)|!subteam\^([A-
 LINK = re.compile(r"https?://[^\s<>|)\]]+")
 
 
-def called(message: Message) -> set[str]:
+def notified_ids(message: Message) -> set[str]:
     """Return the ids of the users and user groups a message calls, and 'channel', 'here', 'everyone'."""
     found: set[str] = set()
-    for text in _resolved(message):
+    for text in _message_texts(message):
         found |= {part for match in CALL.finditer(text) for part in match.groups() if part}
         if message.linked_names:
             found |= set(re.findall(r"@(channel|here|everyone)\b", text))
@@ -34,15 +34,15 @@ def called(message: Message) -> set[str]:
     return found
 
 
-def fetched(message: Message) -> set[str]:
+def fetched_addresses(message: Message) -> set[str]:
     """Return the addresses that Slack fetches for previews: empty without unfurling and for ephemeral messages."""
     if message.ephemeral_to or not (message.unfurl_links or message.unfurl_media):
         return set()
     linked = {str(e["url"]) for e in _elements(message.blocks) if e.get("type") == "link"}
-    return linked | {match for text in _resolved(message) for match in LINK.findall(text)}
+    return linked | {match for text in _message_texts(message) for match in LINK.findall(text)}
 
 
-def _resolved(message: Message) -> Iterator[str]:
+def _message_texts(message: Message) -> Iterator[str]:
     """Yield every text in which Slack looks for mentions and links."""
     yield message.text
     yield message.markdown

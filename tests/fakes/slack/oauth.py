@@ -73,22 +73,22 @@ class OAuth:
         if client_secret != app.client_secret:
             raise Refused("bad_client_secret")
         if given.get("grant_type") == "refresh_token":
-            return self._renewed(str(given.get("refresh_token", "")))
+            return self._renew_tokens(str(given.get("refresh_token", "")))
         grant = self.grants.pop(str(given.get("code", "")), None)
         if grant is None or self.world.clock.now() > grant.at + CODE_SECONDS:
             raise Refused("invalid_code")
         if given.get("redirect_uri") != grant.redirect_uri:
             raise Refused("bad_redirect_uri")
-        return self._installed(grant)
+        return self._install_app(grant)
 
-    def _installed(self, grant: Grant) -> Json:
+    def _install_app(self, grant: Grant) -> Json:
         app = self.world.app
         teams = [grant.team]
         if grant.organization:
             teams = [each.team for each in self.world.workspaces.values() if each.team.enterprise == grant.organization]
         installations = [app.installations[team.id] for team in teams]
         token = installations[0].token if not (app.rotation or installations[0].revoked) else ""
-        tokens = self._issued(token)
+        tokens = self._issue_tokens(token)
         for installation in installations:
             installation.organization = grant.organization
             installation.scopes = set(grant.scopes)
@@ -114,19 +114,19 @@ class OAuth:
         for channel in workspace.channels.values():
             channel.members = [bot.id if member == before.id else member for member in channel.members]
 
-    def _renewed(self, refresh_token: str) -> Json:
+    def _renew_tokens(self, refresh_token: str) -> Json:
         known = [each for each in self.world.app.installations.values() if each.refresh_token == refresh_token]
         if not refresh_token or not known:
             raise Refused("invalid_refresh_token")
         if known[0].revoked:
             raise Refused("token_revoked")
-        tokens = self._issued("")
+        tokens = self._issue_tokens("")
         for installation in known:
             installation.earlier[installation.token] = installation.expires_at
             self._put(installation, tokens)
         return tokens | {"token_type": "bot", "scope": ",".join(sorted(known[0].scopes)), "app_id": self.world.app.id}
 
-    def _issued(self, token: str) -> Json:
+    def _issue_tokens(self, token: str) -> Json:
         number = next(self._numbers)
         if not self.world.app.rotation:
             return {"access_token": token or f"xoxb-{number}-issued"}

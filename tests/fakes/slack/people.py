@@ -41,7 +41,7 @@ class User:
         """The text that Slack inserts for a typed @name."""
         return f"<@{self.id}>"
 
-    def described(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the `user` object of users.info."""
         real_name = self.name
         handle = self.name.lower().replace(" ", ".")
@@ -102,7 +102,7 @@ class UserGroup:
     users: list[str] = field(default_factory=list)
     disabled: bool = False
 
-    def described(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return one of the `usergroups` of usergroups.list."""
         return {
             "id": self.id,

@@ -25,7 +25,7 @@ class Channel:
     streams: bool = True
     posting_restricted: bool = False
 
-    def described(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the `channel` object of conversations.info."""
         described: dict[str, Any] = {
             "id": self.id,

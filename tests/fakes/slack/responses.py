@@ -96,14 +96,14 @@ def answer_with(world: SlackState, target: ResponseUrl, given: Json) -> Message 
             before = about.remember()
             about.deleted = True
             if not about.ephemeral_to:
-                events.deleted(world, workspace, about, before)
+                events.announce_deletion(world, workspace, about, before)
         return None
     text, blocks, markdown = contents(args)
     if args.flag("replace_original") and about is not None:
         before = about.remember()
         about.text, about.blocks, about.markdown = text, blocks or [], markdown
         if not about.ephemeral_to:
-            events.changed(world, workspace, about, before)
+            events.announce_edit(world, workspace, about, before)
         return about
     ephemeral = args.text("response_type", "ephemeral") != "in_channel"
     message = Message(
@@ -121,7 +121,7 @@ def answer_with(world: SlackState, target: ResponseUrl, given: Json) -> Message 
     )
     workspace.keep(message)
     if not ephemeral:
-        events.posted(world, workspace, message)
+        events.announce_message(world, workspace, message)
     return message
 
 

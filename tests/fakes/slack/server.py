@@ -74,5 +74,5 @@ class Server(LoopbackServer):
             call.outcome = "signed out"
             return web.Response(text="<!DOCTYPE html><html>Sign in to Slack</html>", content_type="text/html")
         call.outcome = "ok"
-        content_type = str(stored.described()["mimetype"])
+        content_type = str(stored.to_json()["mimetype"])
         return web.Response(body=stored.content, headers={"Content-Type": content_type})

@@ -30,8 +30,8 @@ class SignedPosts:
     async def carry(self, delivery: Delivery, attempt: Attempt, reason: str, within: float) -> None:
         """Post once and wait for the answer: 200 acknowledges, its body is the answer."""
         attempt.by, began = self.url, time.monotonic()
-        body, content_type = _encoded(delivery)
-        headers = self.signed(body) | {"Content-Type": content_type}
+        body, content_type = _encode_delivery(delivery)
+        headers = self.signature_headers(body) | {"Content-Type": content_type}
         if attempt.number:
             known = "http_timeout" if reason == "timeout" else reason
             headers |= {"X-Slack-Retry-Num": str(attempt.number), "X-Slack-Retry-Reason": known}
@@ -48,10 +48,10 @@ class SignedPosts:
     async def verify(self, token: str, challenge: str = CHALLENGE) -> Json:
         """Send Slack's challenge for a new URL, and return the response."""
         body = json.dumps({"token": token, "challenge": challenge, "type": "url_verification"})
-        status, answer, _ = await self._post(body, self.signed(body) | {"Content-Type": "application/json"})
+        status, answer, _ = await self._post(body, self.signature_headers(body) | {"Content-Type": "application/json"})
         return {"status": status, "answer": answer, "challenge": challenge}
 
-    def signed(self, body: str) -> dict[str, str]:
+    def signature_headers(self, body: str) -> dict[str, str]:
         """Return the headers that prove a request came from Slack."""
         stamp = str(int(time.time() + self.skew))
         digest = hmac.new(self.secret.encode(), f"v0:{stamp}:{body}".encode(), hashlib.sha256).hexdigest()
@@ -76,7 +76,7 @@ class SignedPosts:
             return response.status, json.loads(text) if is_json else text or None, no_retry
 
 
-def _encoded(delivery: Delivery) -> tuple[str, str]:
+def _encode_delivery(delivery: Delivery) -> tuple[str, str]:
     form = "application/x-www-form-urlencoded"
     match delivery.kind:
         case "events_api":

@@ -14,10 +14,10 @@ from tests.fakes.slack.deliveries import Delivery, Post
 from tests.fakes.slack.envelopes import Envelopes
 from tests.fakes.slack.faults import Fault
 from tests.fakes.slack.limits import Limits
-from tests.fakes.slack.manifest import Manifest, shipped
+from tests.fakes.slack.manifest import Manifest, shipped_manifest
 from tests.fakes.slack.messages import Json, Message
 from tests.fakes.slack.modals import Modals, View
-from tests.fakes.slack.notifications import called, fetched
+from tests.fakes.slack.notifications import fetched_addresses, notified_ids
 from tests.fakes.slack.oauth import OAuth
 from tests.fakes.slack.pace import Pace
 from tests.fakes.slack.people import Team, User, UserGroup
@@ -36,7 +36,7 @@ class FakeSlack(UserActions):
     """`async with FakeSlack() as slack`: one app, installed in one workspace until `install` adds another."""
 
     def __init__(self, team: Team | None = None, manifest: Manifest | None = None) -> None:
-        clock, app, limits = Clock(), App(manifest or shipped()), Limits()
+        clock, app, limits = Clock(), App(manifest or shipped_manifest()), Limits()
         world = SlackState(clock, app, Modals(clock, limits), ResponseUrls(clock), Pace(clock), limits)
         sockets = Sockets(app.id, lambda: limits.connections)
         self.post = Post(clock, sockets)
@@ -74,7 +74,7 @@ class FakeSlack(UserActions):
         return self.world.calls
 
     @property
-    def sent(self) -> list[Delivery]:
+    def sent_deliveries(self) -> list[Delivery]:
         """All deliveries to the app, finished or not."""
         return self.post.sent
 
@@ -129,7 +129,7 @@ class FakeSlack(UserActions):
         }
         home = workspace.homes.get(user.id)
         if tab == "home" and home is not None:
-            event["view"] = home.described()
+            event["view"] = home.to_json()
         events.tell(self.world, workspace, "app_home_opened", event)
 
     def change_group(self, group: UserGroup, *users: User) -> None:
@@ -212,20 +212,20 @@ class FakeSlack(UserActions):
         """Return a fresh trigger_id, as after an interaction of the user, in a modal with `from_view`."""
         return self.world.modals.trigger(user.id, user.team.id, from_view)
 
-    def posted(self, channel: Channel, thread_ts: str | None = None) -> list[Message]:
+    def bot_messages(self, channel: Channel, thread_ts: str | None = None) -> list[Message]:
         """Return the app's own messages in a channel or thread, ephemeral ones included, in order."""
         workspace = self.world.workspaces[channel.team.id]
         bot = self.app.installations[channel.team.id].bot.id
         kept = [m for m in workspace.messages.get(channel.id, {}).values() if m.user == bot and not m.deleted]
         return sorted((m for m in kept if thread_ts is None or m.root == thread_ts), key=lambda m: m.ts)
 
-    def called(self, message: Message) -> set[str]:
+    def notified_ids(self, message: Message) -> set[str]:
         """Ids of users and groups, 'channel', 'here' and 'everyone' that a message notifies."""
-        return called(message)
+        return notified_ids(message)
 
-    def fetched(self, message: Message) -> set[str]:
+    def fetched_addresses(self, message: Message) -> set[str]:
         """Which addresses a message makes Slack fetch for a preview."""
-        return fetched(message)
+        return fetched_addresses(message)
 
     async def until(self, condition: Callable[[], object], seconds: float = 60.0) -> None:
         """Wait until something is so.

@@ -55,7 +55,7 @@ class Sockets:
         self._tickets.add(ticket)
         return ticket
 
-    async def connected(self, count: int = 1, seconds: float = 60.0) -> None:
+    async def wait_for_connections(self, count: int = 1, seconds: float = 60.0) -> None:
         """Wait until this many connections are open.
 
         Raises:
@@ -64,7 +64,7 @@ class Sockets:
         async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(lambda: len(self.connections) >= count)
 
-    async def opened(self, count: int, seconds: float = 60.0) -> None:
+    async def wait_for_reconnect(self, count: int, seconds: float = 60.0) -> None:
         """Wait until this many connections have ever been opened and one of them is open now."""
         async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(lambda: self._opened >= count and bool(self.connections))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 
-from tests.fakes.slack.controls import Control, State, beginning, chosen, empty, find
+from tests.fakes.slack.controls import Control, State, beginning, element_state, empty, find
 from tests.fakes.slack.deliveries import Delivery
 from tests.fakes.slack.envelopes import Envelopes
 from tests.fakes.slack.messages import Json, Message
@@ -58,9 +58,9 @@ class UserActions(UserMessages):
         control = find(blocks, name, None if hidden else user.id)
         state = self._state(user, on, blocks)
         action = {"action_id": control.element["action_id"], "block_id": control.block["block_id"]}
-        action |= self._touched(control, name, values, state) | {"action_ts": self._workspace(on).new_ts()}
+        action |= self._use_control(control, name, values, state) | {"action_ts": self._workspace(on).new_ts()}
         action["type"] = control.element["type"]
-        payload = self._surrounded(user, on, "block_actions", as_of) | {
+        payload = self._interaction_payload(user, on, "block_actions", as_of) | {
             "state": {"values": copy.deepcopy(state)},
             "actions": [action],
         }
@@ -78,12 +78,12 @@ class UserActions(UserMessages):
         for name, value in (values or {}).items():
             control = find(blocks, name, user.id)
             given = value if isinstance(value, list) else [] if value is None else [value]
-            state[control.block["block_id"]][control.element["action_id"]] = chosen(control.element, *given)
+            state[control.block["block_id"]][control.element["action_id"]] = element_state(control.element, *given)
         for block in blocks:
             held = next(iter(state.get(block["block_id"], {}).values()), {})
             if block["type"] == "input" and not block.get("optional") and empty(held):
                 raise LookupError(f"please complete this required field: {block['label']['text']}")
-        described = view.described() | {"state": {"values": copy.deepcopy(state)}}
+        described = view.to_json() | {"state": {"values": copy.deepcopy(state)}}
         payload = self._person(user, view.team) | {
             "type": "view_submission",
             "trigger_id": self.world.modals.trigger(user.id, view.team, view.id),
@@ -91,8 +91,8 @@ class UserActions(UserMessages):
             "response_urls": [],
         }
         delivery = await self._done(self._envelopes.interaction(payload))
-        if delivery.acknowledged:
-            self._applied(user, view, delivery.answer)
+        if delivery.is_acknowledged:
+            self._apply_answer(user, view, delivery.answer)
         return delivery
 
     def modal(self, user: User) -> View:
@@ -114,7 +114,7 @@ class UserActions(UserMessages):
             return None
         payload = self._person(user, view.team) | {
             "type": "view_closed",
-            "view": view.described(),
+            "view": view.to_json(),
             "is_cleared": False,
         }
         return await self._done(self._envelopes.interaction(payload))
@@ -167,7 +167,7 @@ class UserActions(UserMessages):
                 "type": "message_action",
                 "channel": {"id": channel.id, "name": channel.name or "directmessage"},
                 "message_ts": message.ts,
-                "message": message.written(),
+                "message": message.to_json(),
                 "response_url": self.world.response_urls.issue(
                     self.world, workspace.team.id, user.id, channel.id, message
                 ),
@@ -178,7 +178,7 @@ class UserActions(UserMessages):
         await delivery.settled.wait()
         return delivery
 
-    def _applied(self, user: User, view: View, answer: Json | str | None) -> None:
+    def _apply_answer(self, user: User, view: View, answer: Json | str | None) -> None:
         modals, stack = self.world.modals, self.world.modals.stacks[user.id]
         match answer if isinstance(answer, dict) else {}:
             case {"response_action": "errors", "errors": dict(errors)}:
@@ -198,13 +198,13 @@ class UserActions(UserMessages):
                 if view in stack:
                     stack.remove(view)
 
-    def _surrounded(self, user: User, on: Message | View, kind: str, as_of: Json | None) -> Json:
+    def _interaction_payload(self, user: User, on: Message | View, kind: str, as_of: Json | None) -> Json:
         workspace, modals = self._workspace(on), self.world.modals
         payload = self._person(user, workspace.team.id) | {"type": kind}
         if isinstance(on, View):
             return payload | {
                 "container": {"type": "view", "view_id": on.id},
-                "view": on.described() | {"state": {"values": self._state(user, on, on.drawn["blocks"])}},
+                "view": on.to_json() | {"state": {"values": self._state(user, on, on.drawn["blocks"])}},
                 "trigger_id": modals.trigger(user.id, workspace.team.id, on.id if on.drawn["type"] == "modal" else ""),
             }
         channel = workspace.channel(on.channel)
@@ -222,7 +222,7 @@ class UserActions(UserMessages):
         if kind == "block_actions":
             urls = self.world.response_urls
             payload["response_url"] = urls.issue(self.world, workspace.team.id, user.id, channel.id, on)
-        return payload if on.ephemeral_to else payload | {"message": as_of or on.written()}
+        return payload if on.ephemeral_to else payload | {"message": as_of or on.to_json()}
 
     def _person(self, user: User, team: str) -> Json:
         found = self.world.workspaces[team].team
@@ -236,7 +236,7 @@ class UserActions(UserMessages):
             "is_enterprise_install": bool(self.world.app.installations[team].organization),
         }
 
-    def _touched(self, control: Control, name: str, values: tuple[str, ...], state: State) -> Json:
+    def _use_control(self, control: Control, name: str, values: tuple[str, ...], state: State) -> Json:
         element = control.element
         match element["type"]:
             case "button" | "icon_button":
@@ -246,9 +246,9 @@ class UserActions(UserMessages):
                 side = next(s for s in sides if (values or (name,))[0] in {s["value"], s["text"]["text"]})
                 return {"text": side["text"], "value": side["value"]}
             case "overflow":
-                return chosen(element, *values)
+                return element_state(element, *values)
             case _:
-                held = chosen(element, *values)
+                held = element_state(element, *values)
                 state[control.block["block_id"]][element["action_id"]] = held
                 return held
 

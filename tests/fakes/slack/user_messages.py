@@ -45,7 +45,7 @@ class UserMessages(Factories):
             text=text,
             thread_ts=thread_ts,
             files=stored,
-            blocks=typed(text),
+            blocks=rich_text_blocks(text),
             bot_id=user.bot_id,
             app_id=user.app_id,
             broadcast=broadcast,
@@ -54,16 +54,16 @@ class UserMessages(Factories):
             extra=extra or {},
         )
         workspace.keep(message)
-        events.posted(self.world, workspace, message)
+        events.announce_message(self.world, workspace, message)
         return message
 
     def edit(self, message: Message, text: str) -> None:
         """Change the text of a message as its author."""
         workspace = self._workspace(message)
         before = message.remember()
-        message.text, message.blocks = text, typed(text)
+        message.text, message.blocks = text, rich_text_blocks(text)
         message.edited = {"user": message.user, "ts": workspace.new_ts()}
-        events.changed(self.world, workspace, message, before)
+        events.announce_edit(self.world, workspace, message, before)
 
     def delete(self, message: Message) -> None:
         """Delete a message as its author; one with replies leaves a tombstone."""
@@ -74,7 +74,7 @@ class UserMessages(Factories):
             message.user, message.files, message.extra = "USLACKBOT", [], {}
         else:
             message.deleted = True
-        events.deleted(self.world, workspace, message, before)
+        events.announce_deletion(self.world, workspace, message, before)
 
     def unfurl(self, message: Message, title: str) -> None:
         """Add the preview of a link to a message, as Slack does: message_changed without an edit."""
@@ -82,7 +82,7 @@ class UserMessages(Factories):
         before = message.remember()
         preview = {"title": title, "fallback": title, "id": len(message.attachments) + 1}
         message.attachments = [*message.attachments, preview]
-        events.changed(self.world, workspace, message, before)
+        events.announce_edit(self.world, workspace, message, before)
 
     def join(self, user: User, channel: Channel) -> Message:
         """Come into a channel."""
@@ -92,7 +92,7 @@ class UserMessages(Factories):
         text = f"<@{user.id}> has joined the channel"
         message = Message(workspace.new_ts(), channel.id, user.id, user.team.id, text=text, subtype="channel_join")
         workspace.keep(message)
-        events.posted(self.world, workspace, message)
+        events.announce_message(self.world, workspace, message)
         joined = {
             "type": "member_joined_channel",
             "user": user.id,
@@ -125,7 +125,7 @@ class UserMessages(Factories):
         return next(w for w in self.world.workspaces.values() if w.messages.get(on.channel, {}).get(on.ts) is on)
 
 
-def typed(text: str) -> list[Json]:
+def rich_text_blocks(text: str) -> list[Json]:
     """Return the rich text of a typed text, simplified: one section with the text."""
     if not text:
         return []

@@ -41,7 +41,7 @@ class WebApi(HangingCalls):
         try:
             given = await _read(request)
         except Refused as refused:
-            return _answered(call, _refusal(refused))
+            return _answer_call(call, _refusal(refused))
         call.token = _token(request, given)
         call.args = {key: value for key, value in given.items() if key != "token"}
         match fault:
@@ -55,7 +55,7 @@ class WebApi(HangingCalls):
                 call.outcome = f"http {status}"
                 return web.Response(status=status, text=body, content_type="text/html")
             case TooMany(seconds):
-                return _limited(call, seconds)
+                return _rate_limit_response(call, seconds)
             case _:
                 return await self._done(request, call, fault)
 
@@ -64,10 +64,10 @@ class WebApi(HangingCalls):
         call.team = installation.team.id if installation else ""
         try:
             if call.method == "oauth.v2.access":
-                return _answered(call, {"ok": True} | self._access(request, call, fault))
-            method = self._granted(call, installation, fault)
+                return _answer_call(call, {"ok": True} | self._access(request, call, fault))
+            method = self._authorize_call(call, installation, fault)
             if wait := self._wait(method, call):
-                return _limited(call, wait)
+                return _rate_limit_response(call, wait)
             arguments = Arguments(call.args if method.json or not _is_json(request) else {})
             unknown = set(arguments.given) - method.arguments - ALWAYS
             if unknown:
@@ -76,7 +76,7 @@ class WebApi(HangingCalls):
             answer = {"ok": True} | method.handler(Caller(self._world, call.token, installation), arguments)
         except Refused as refused:
             answer = _refusal(refused)
-        response = _answered(call, answer, installation)
+        response = _answer_call(call, answer, installation)
         if isinstance(fault, Slow):
             await asyncio.sleep(fault.seconds)
         if isinstance(fault, Lost):
@@ -89,7 +89,7 @@ class WebApi(HangingCalls):
             raise Refused(fault.code)
         return self.oauth.access(request.headers.get("Authorization", ""), call.args)
 
-    def _granted(self, call: Call, installation: Installation | None, fault: Fault | None) -> Method:
+    def _authorize_call(self, call: Call, installation: Installation | None, fault: Fault | None) -> Method:
         if isinstance(fault, Fails):
             raise Refused(fault.code)
         method = METHODS.get(call.method)
@@ -158,7 +158,7 @@ def _refusal(refused: Refused) -> Json:
     return {"ok": False, "error": refused.code} | refused.more
 
 
-def _answered(call: Call, answer: Json, installation: Installation | None = None) -> web.Response:
+def _answer_call(call: Call, answer: Json, installation: Installation | None = None) -> web.Response:
     call.outcome, call.answer = "ok" if answer["ok"] else str(answer["error"]), answer
     headers = {"x-slack-req-id": f"{id(call):x}"}
     if installation is not None:
@@ -166,6 +166,6 @@ def _answered(call: Call, answer: Json, installation: Installation | None = None
     return web.json_response(answer, headers=headers)
 
 
-def _limited(call: Call, seconds: int) -> web.Response:
+def _rate_limit_response(call: Call, seconds: int) -> web.Response:
     call.outcome, call.answer = "ratelimited", {"ok": False, "error": "ratelimited"}
     return web.json_response(call.answer, status=429, headers={"Retry-After": str(seconds)})

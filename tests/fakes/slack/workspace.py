@@ -178,6 +178,6 @@ class Workspace:
         )
 
 
-def mentioned(text: str) -> list[str]:
+def mentioned_users(text: str) -> list[str]:
     """Return the ids of the users a text mentions, in order."""
     return MENTION.findall(text)

@@ -105,7 +105,7 @@ class ScriptedTurn:
         self.steps[n] = dataclasses.replace(step, **changes)
         await self.show()
 
-    async def decided(self, approval_id: str) -> Decision:
+    async def wait_for_decision(self, approval_id: str) -> Decision:
         return await self.settled.setdefault(approval_id, asyncio.get_running_loop().create_future())
 
     async def end(self, text: str = "", status: TurnStatus = TurnStatus.DONE, failure: str = "") -> None:
@@ -120,7 +120,7 @@ class ScriptedTurn:
         return n, await self.apply(n, approval)
 
     async def apply(self, n: int, approval: Approval) -> Decision:
-        decision = await self.decided(approval.id)
+        decision = await self.wait_for_decision(approval.id)
         settled = dataclasses.replace(
             approval, decided_by="" if decision.is_automatic else decision.by.name, reason=decision.reason
         )

@@ -20,7 +20,7 @@ from bot.platforms.console.lines import PROMPT
 LIMIT_SECONDS = 60.0
 
 
-def echoed(text: str = "") -> str:
+def prompt_line(text: str = "") -> str:
     """Return the prompt with a typed line."""
     return f"{PROMPT} {text}".rstrip()
 
@@ -68,7 +68,7 @@ class PseudoTerminal:
         return "\n".join([*scrolled, *lines])
 
     @property
-    def restored(self) -> bool:
+    def is_restored(self) -> bool:
         """True if the terminal has its initial mode and a visible cursor."""
         return termios.tcgetattr(self._theirs)[:4] == self.modes[:4] and not self._screen.cursor.hidden
 
@@ -109,7 +109,7 @@ class PseudoTerminal:
 
     async def prompts(self, text: str = "") -> None:
         """Wait until the last line is the prompt with this text."""
-        wanted = echoed(text)
+        wanted = prompt_line(text)
         await self.until(lambda: self.lines[-1] == wanted, f"the prompt {wanted!r}")
 
     def _read_off(self) -> tuple[list[str], list[str]]:

@@ -26,14 +26,14 @@ ERASE = "\x15"
 asks = asking("Done with it.", tool=KNOWN)
 
 
-async def carded(chat: Chat) -> None:
+async def show_card(chat: Chat) -> None:
     chat.engine.schema = SCHEMA
     await chat.type("go", KEYS)
 
 
 async def test_e_asks_for_each_argument_with_its_value() -> None:
     async with chatting({"go": asks}) as chat:
-        await carded(chat)
+        await show_card(chat)
         await chat.press("e", "Edit: Add note", "text: Buy milk")
         await chat.press(" and bread\r", "  a whole number", "count:")
         await chat.press("3\r", "yes | no | leave out", "pinned:")
@@ -48,7 +48,7 @@ async def test_e_asks_for_each_argument_with_its_value() -> None:
 async def test_an_invalid_value_is_asked_for_again() -> None:
     async with chatting({"go": asks}) as chat:
         chat.engine.editings = [InvalidValues((ArgumentError("count", "count: 99 is greater than the maximum of 9"),))]
-        await carded(chat)
+        await show_card(chat)
         await chat.press("e", "text: Buy milk")
         await chat.press("\r", "  a whole number", "count:")
         await chat.press("many\r", "yes | no | leave out", "pinned:")
@@ -63,7 +63,7 @@ async def test_an_invalid_value_is_asked_for_again() -> None:
 
 async def test_escape_leaves_the_call_as_it_is_and_the_keys_come_back() -> None:
     async with chatting({"go": asks}) as chat:
-        await carded(chat)
+        await show_card(chat)
         await chat.press("e", "text: Buy milk")
         await chat.press("\x03", "Nothing was changed.", KEYS)
         assert chat.engine.revisions == []
@@ -73,7 +73,7 @@ async def test_escape_leaves_the_call_as_it_is_and_the_keys_come_back() -> None:
 async def test_a_user_who_may_not_edit_reads_why() -> None:
     async with chatting({"go": asks}) as chat:
         chat.engine.not_now = AlreadyDecided("That is decided already and cannot be edited.")
-        await carded(chat)
+        await show_card(chat)
         await chat.press("e", "That is decided already", KEYS)
         assert chat.engine.revisions == []
 

@@ -9,7 +9,7 @@ from bot.platforms.console.typed_lines import COMMANDS
 from tests.admin.servers import registry, two_servers
 from tests.platforms.console.chat import chatting, now
 from tests.platforms.console.scripted_engine import Saved, forever
-from tests.platforms.console.terminal import echoed
+from tests.platforms.console.terminal import prompt_line
 
 
 async def test_mcp_list_says_how_every_server_stands() -> None:
@@ -65,7 +65,7 @@ async def test_a_slash_opens_the_menu_which_follows_the_typed_text() -> None:
         await chat.terminal.until(lambda: "/conversations" not in chat.terminal.text, "the menu of what is typed")
         await chat.terminal.shows("/usage")
         await chat.press("\x7f\x7f", "/conversations")
-        await chat.press("\x1b[B\x1b[B", f"{echoed('/mcp')}\n")
+        await chat.press("\x1b[B\x1b[B", f"{prompt_line('/mcp')}\n")
         await chat.press(" ", "every server and how it stands", "list, show, ask")
         await chat.press("policy ", "which rule decides about a call, and why")
         await chat.press("ex\t ", "notes", "web-search")
@@ -103,7 +103,7 @@ async def test_open_names_a_missing_id_and_opens_nothing() -> None:
 async def test_help_comes_at_once_during_a_turn() -> None:
     async with chatting({"go": forever}) as chat:
         await chat.type("go", "Thinking…")
-        await chat.press("/help\r", echoed("/help"), *COMMANDS, "Ctrl-C")
+        await chat.press("/help\r", prompt_line("/help"), *COMMANDS, "Ctrl-C")
         assert chat.engine.received[1:] == []
 
 

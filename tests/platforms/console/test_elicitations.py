@@ -37,14 +37,14 @@ def asks(elicitation: Elicitation, **changes: Any) -> Any:
     return script
 
 
-async def carded(chat: Chat, *texts: str) -> None:
+async def show_card(chat: Chat, *texts: str) -> None:
     await chat.type("go", *texts)
 
 
 async def test_a_form_is_filled_in_and_sent() -> None:
     properties = {"title": {"type": "string", "title": "Title"}, "copies": {"type": "integer", "default": 2}}
     async with chatting({"go": asks(a_form(properties=properties))}) as chat:
-        await carded(chat, "▌ notes asks for an answer", "▌ > What is it called?", "It asks for Title, copies", KEYS)
+        await show_card(chat, "▌ notes asks for an answer", "▌ > What is it called?", "It asks for Title, copies", KEYS)
         await chat.press("a", "Answer notes", "are sent to this server only", "Title:")
         await chat.press("Milk\r", "copies: 2")
         await chat.press("\r", f"▌ {SENT}", "Done with it.")
@@ -55,14 +55,14 @@ async def test_a_form_is_filled_in_and_sent() -> None:
 
 async def test_d_declines() -> None:
     async with chatting({"go": asks(a_form())}) as chat:
-        await carded(chat, KEYS)
+        await show_card(chat, KEYS)
         await chat.press("d", f"▌ {REFUSED}", "Done with it.")
         assert [reply for _, reply, _ in chat.engine.replied] == [DECLINED]
 
 
 async def test_escape_leaves_the_form_and_the_keys_come_back() -> None:
     async with chatting({"go": asks(a_form())}) as chat:
-        await carded(chat, KEYS)
+        await show_card(chat, KEYS)
         await chat.press("a", "Title:")
         await chat.press("\x03", "Nothing was changed.", KEYS)
         assert chat.engine.replied == []
@@ -72,7 +72,7 @@ async def test_escape_leaves_the_form_and_the_keys_come_back() -> None:
 async def test_an_invalid_value_is_asked_for_again() -> None:
     async with chatting({"go": asks(a_form())}) as chat:
         chat.engine.answerings = [InvalidValues((ArgumentError("title", "it is too short"),))]
-        await carded(chat, KEYS)
+        await show_card(chat, KEYS)
         await chat.press("a", "Title:")
         await chat.press("M\r", "it is too short", "Title: M")
         await chat.press("ilk\r", SENT)
@@ -82,7 +82,7 @@ async def test_an_invalid_value_is_asked_for_again() -> None:
 async def test_a_link_is_shown_whole_and_finished_with_a_key() -> None:
     url = "https://jira.example.com/consent?ticket=" + "7" * 80
     async with chatting({"go": asks(a_link(url=url))}) as chat:
-        await carded(chat, "▌ The page is on jira.example.com", "[s] show the link  [d] decline")
+        await show_card(chat, "▌ The page is on jira.example.com", "[s] show the link  [d] decline")
         assert "ticket" not in chat.terminal.text
         await chat.press("s", "You leave this chat", "[f] I have finished  [d] decline")
         assert url in chat.terminal.text.replace("\n", "")
@@ -93,7 +93,7 @@ async def test_a_link_is_shown_whole_and_finished_with_a_key() -> None:
 
 async def test_a_form_without_fields_is_answered_with_a_yes() -> None:
     async with chatting({"go": asks(a_form(properties={}, message="Delete all of it?"))}) as chat:
-        await carded(chat, "Delete all of it?", KEYS)
+        await show_card(chat, "Delete all of it?", KEYS)
         await chat.press("a", "[y] yes, go on  [d] decline")
         await chat.press("y", SENT)
         assert chat.engine.replied[0][1] == ElicitationResult(ElicitationAction.ACCEPT, {})
@@ -101,7 +101,7 @@ async def test_a_form_without_fields_is_answered_with_a_yes() -> None:
 
 async def test_another_key_says_which_there_are() -> None:
     async with chatting({"go": asks(a_form())}) as chat:
-        await carded(chat, KEYS)
+        await show_card(chat, KEYS)
         await chat.press("y", "One key: a, d.")
         assert chat.engine.replied == []
 
@@ -110,7 +110,7 @@ async def test_another_key_says_which_there_are() -> None:
 async def test_a_user_who_cannot_answer_reads_why_and_is_asked_no_more(refusal: Any) -> None:
     async with chatting({"go": asks(a_form())}) as chat:
         chat.engine.inquiries["eli-12345678"] = refusal
-        await carded(chat, KEYS)
+        await show_card(chat, KEYS)
         await chat.press("d", "Only Priya can answer this." if isinstance(refusal, NotAllowed) else "Ana was")
         assert chat.engine.replied == []
         chat.engine.answered.put_nowait(DECLINED)
@@ -128,7 +128,7 @@ async def test_a_question_answered_elsewhere_says_how_and_takes_no_key() -> None
         await turn.end("Done with it.")
 
     async with chatting({"go": script}) as chat:
-        await carded(chat, KEYS)
+        await show_card(chat, KEYS)
         chat.engine.answered.put_nowait(DECLINED)
         await chat.terminal.shows("▌ The question expired without an answer", "Done with it.")
         assert chat.engine.replied == []
@@ -141,7 +141,7 @@ async def test_a_forbidden_question_is_reported_with_its_reason() -> None:
         await turn.end("Done with it.")
 
     async with chatting({"go": script}) as chat:
-        await carded(chat, "▌ notes asks for an answer. Declined. It asks for a secret (pin)", "Done with it.")
+        await show_card(chat, "▌ notes asks for an answer. Declined. It asks for a secret (pin)", "Done with it.")
 
 
 async def test_an_approval_and_a_question_are_asked_for_one_after_the_other() -> None:
@@ -157,7 +157,7 @@ async def test_an_approval_and_a_question_are_asked_for_one_after_the_other() ->
         await turn.end("Done with it.")
 
     async with chatting({"go": script}) as chat:
-        await carded(chat, KEYS)
+        await show_card(chat, KEYS)
         assert "[y] once" not in chat.terminal.text
         await chat.press("d", REFUSED, "[y] once")
         await chat.press("y", "▌ Approved.", "Done with it.")
@@ -165,7 +165,7 @@ async def test_an_approval_and_a_question_are_asked_for_one_after_the_other() ->
 
 async def test_ctrl_c_stops_a_turn_that_waits_for_an_answer() -> None:
     async with chatting({"go": asks(a_form())}) as chat:
-        await carded(chat, KEYS)
+        await show_card(chat, KEYS)
         await chat.press("\x03", "Stopped.")
         assert chat.engine.stops == ["t1"]
         assert chat.engine.replied == []
@@ -190,7 +190,7 @@ async def test_two_questions_are_asked_one_after_the_other() -> None:
             ElicitationAnswered(ElicitationAction.DECLINE),
             ElicitationAnswered(ElicitationAction.DECLINE),
         ]
-        await carded(chat, "First?", KEYS)
+        await show_card(chat, "First?", KEYS)
         assert "Second?" not in chat.terminal.text
         await chat.press("d", "Second?", KEYS)
         await chat.press("d", "Done with it.")

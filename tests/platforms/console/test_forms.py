@@ -78,7 +78,7 @@ async def test_a_form_can_be_left_and_nothing_has_changed_then(key: str) -> None
         await chat.terminal.until(lambda: chat.terminal.lines[-1].startswith("Transport:"), "the second field")
         await chat.press(key, "Nothing was changed.")
         await chat.terminal.prompts()
-        assert held.store.kept == {}
+        assert held.store.entries == {}
         await chat.type("/mcp list", "MCP servers · 2")
 
 
@@ -88,7 +88,7 @@ async def test_a_secret_is_typed_without_an_echo_and_is_nowhere_on_the_screen_or
     held = await with_jira()
     jira = config_of(held, "jira")
     # The server belongs to the terminal's workspace, because its user is not the operator here.
-    held.store.kept[jira.id] = replace(held.store.kept[jira.id], config=replace(jira, workspace="console:local"))
+    held.store.entries[jira.id] = replace(held.store.entries[jira.id], config=replace(jira, workspace="console:local"))
     history = tmp_path / "history"
     async with chatting(commands=held.registry, size=(100, 30), history=history) as chat:
         await chat.type("/mcp secret set jira auth")

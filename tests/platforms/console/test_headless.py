@@ -44,7 +44,7 @@ from tests.platforms.console.scripted_engine import (
     asking,
     ending,
 )
-from tests.turn_events import checked, joined
+from tests.turn_events import check_event, reply_texts
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Process:
     def events(self) -> list[dict[str, Any]]:
         """Output lines as events, checked against the published schema."""
         events = [json.loads(line) for line in self.out.splitlines()]
-        assert all(map(checked, events))
+        assert all(map(check_event, events))
         return events
 
 
@@ -469,10 +469,12 @@ def test_the_pieces_of_a_reply_joined_are_its_final_text(
         steps.append(ModelStep(n, assistant(text)))
         lines.append_own(TurnView(a_turn(), tuple(steps), n))
     lines.append_own(TurnView(a_turn(status=TurnStatus.DONE), tuple(steps), len(steps) + 1))
-    events = [checked(json.loads(line)) for line in out.getvalue().splitlines()]
+    events = [check_event(json.loads(line)) for line in out.getvalue().splitlines()]
     final = {f"t1:{n}": text for n, (_, text) in enumerate(replies, start=1)}
-    assert all(final[n] == text for n, text in joined(events).items())
-    assert {n: text for n, text in final.items() if text} == {n: text for n, text in joined(events).items() if text}
+    assert all(final[n] == text for n, text in reply_texts(events).items())
+    assert {n: text for n, text in final.items() if text} == {
+        n: text for n, text in reply_texts(events).items() if text
+    }
     contents = {event["data"]["id"]: event["data"]["content"] for event in events if "content" in event["data"]}
     assert all(final[n] == text for n, text in contents.items())
     assert events[-1]["data"]["text"] == (replies[-1][1] if replies else "")

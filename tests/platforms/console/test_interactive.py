@@ -27,28 +27,28 @@ from tests.platforms.console.scripted_engine import (
     calling,
     forever,
 )
-from tests.platforms.console.terminal import echoed
+from tests.platforms.console.terminal import prompt_line
 
 
 async def test_a_question_is_echoed_and_answered() -> None:
     async with chatting() as chat:
-        await chat.type("hello", echoed("hello"), "You said: hello")
+        await chat.type("hello", prompt_line("hello"), "You said: hello")
         await chat.terminal.prompts()
         assert chat.terminal.lines == [
             "countersign · demo model · /help",
             "",
-            echoed("hello"),
+            prompt_line("hello"),
             "",
             "You said: hello",
             "",
-            echoed(),
+            prompt_line(),
         ]
 
 
 async def test_the_prompt_stands_before_the_engine_and_typed_text_waits_for_it() -> None:
     engine: asyncio.Future[EngineApi] = asyncio.get_running_loop().create_future()
     async with chatting(engine=engine) as chat:
-        await chat.type("early", echoed("early"), "Starting…")
+        await chat.type("early", prompt_line("early"), "Starting…")
         engine.set_result(chat.engine)
         await chat.terminal.shows("You said: early")
 
@@ -83,7 +83,7 @@ async def test_an_engine_that_cannot_be_had_is_one_line_and_exit_code_1() -> Non
         opening.set_exception(DatabaseHeld("Another chat uses this database.", "Close it."))
         assert await chat.code() == 1
         await chat.terminal.shows("Another chat uses this database. Fix: Close it.")
-        assert chat.terminal.restored
+        assert chat.terminal.is_restored
 
 
 async def test_a_promise_that_is_broken_is_one_line_and_exit_code_1() -> None:
@@ -239,7 +239,7 @@ async def test_a_second_ctrl_c_while_stopping_leaves() -> None:
         await chat.press("\x03", "Stopping…")
         chat.terminal.press("\x03")
         assert await chat.code() == 130
-        assert chat.terminal.restored
+        assert chat.terminal.is_restored
         chat.engine.stopping.set()
 
 
@@ -261,7 +261,7 @@ async def test_leaving_gives_the_terminal_back(goodbye: str) -> None:
         await chat.terminal.prompts()
         chat.terminal.press(goodbye)
         assert await chat.code() == 0
-        assert chat.terminal.restored
+        assert chat.terminal.is_restored
 
 
 async def test_cancelling_the_chat_gives_the_terminal_back() -> None:
@@ -270,7 +270,7 @@ async def test_cancelling_the_chat_gives_the_terminal_back() -> None:
         chat.task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await chat.code()
-        assert chat.terminal.restored
+        assert chat.terminal.is_restored
 
 
 async def test_text_typed_during_a_turn_starts_the_next_prompt() -> None:
@@ -294,7 +294,7 @@ async def test_a_line_sent_during_a_turn_is_queued_and_asked_next() -> None:
         await chat.type("go", "Thinking…")
         await chat.press("second\r", "queued: second")
         release.set()
-        await chat.terminal.shows("first answer", echoed("second"), "You said: second")
+        await chat.terminal.shows("first answer", prompt_line("second"), "You said: second")
         assert [message.text for message in chat.engine.received] == ["go", "second"]
 
 
@@ -364,7 +364,7 @@ async def test_a_new_conversation_begins_with_connected_servers_and_examples() -
             "              › weather in Oslo",
             "  /           lists the commands",
             "",
-            echoed("half a sent"),
+            prompt_line("half a sent"),
         ]
 
 
@@ -414,7 +414,14 @@ async def test_text_typed_before_the_conversation_is_known_comes_below_its_remin
         opening.set_result(StartState("c1", (view,), turns=3))
         await chat.terminal.shows("You said: also")
         lines = [line for line in chat.terminal.lines if line]
-        order = ("Continuing c1", "It was this.", echoed("early"), "You said: early", echoed("also"), "You said: also")
+        order = (
+            "Continuing c1",
+            "It was this.",
+            prompt_line("early"),
+            "You said: early",
+            prompt_line("also"),
+            "You said: also",
+        )
         assert [next(n for n, line in enumerate(lines) if text in line) for text in order] == sorted(
             next(n for n, line in enumerate(lines) if text in line) for text in order
         )
@@ -545,7 +552,7 @@ async def test_a_long_text_is_pasted_in_one_piece() -> None:
         await chat.terminal.prompts()
         await chat.press("\x1b[200~" + "\r\n".join(pasted) + "\x1b[201~", "line 199")
         assert sum("of many" in line for line in chat.terminal.lines) <= 8
-        await chat.press("\r", echoed("line 0"), "  line 198  of many")
+        await chat.press("\r", prompt_line("line 0"), "  line 198  of many")
         await chat.terminal.prompts()
         (message,) = chat.engine.received
         assert message.text.split("\n") == pasted
@@ -558,7 +565,9 @@ async def test_ctrl_r_finds_earlier_lines(tmp_path: Path) -> None:
             await chat.type(line, f"You said: {line}")
         await chat.terminal.prompts()
         chat.terminal.press("\x12milk")
-        await chat.terminal.until(lambda: echoed("add a note: buy milk") in chat.terminal.lines[-2:], "what was found")
+        await chat.terminal.until(
+            lambda: prompt_line("add a note: buy milk") in chat.terminal.lines[-2:], "what was found"
+        )
         chat.terminal.press("\r")
         await chat.terminal.prompts("add a note: buy milk")
 
@@ -601,7 +610,7 @@ async def test_a_turn_that_an_earlier_process_left_running_is_followed() -> None
     left = TurnView(a_turn("t0", "left behind"), (a_call(0, StepStatus.STARTED),), 1)
 
     async with chatting(opening=now(StartState("c1", (left,)))) as chat:
-        await chat.terminal.shows(echoed("left behind"), "◌ notes.add_note")
+        await chat.terminal.shows(prompt_line("left behind"), "◌ notes.add_note")
         ended = dataclasses.replace(left.turn, status=TurnStatus.DONE)
         steps = (a_call(0, StepStatus.DONE, "ok"), ModelStep(1, assistant("Finished after all.")))
         async for _drawn in chat.engine.surface.deliver(TurnView(ended, steps, 2), {}):
@@ -616,7 +625,7 @@ async def test_a_line_sent_before_an_open_turn_was_known_runs_after_it_and_can_b
         await chat.type("go", "queued: go")
         left = TurnView(a_turn("t0", "left behind"), (a_call(0, StepStatus.STARTED),), 1)
         opening.set_result(StartState("c1", (left,)))
-        await chat.terminal.shows(echoed("left behind"))
+        await chat.terminal.shows(prompt_line("left behind"))
         assert chat.engine.received == []
         ended = dataclasses.replace(left.turn, status=TurnStatus.DONE)
         async for _drawn in chat.engine.surface.deliver(TurnView(ended, (a_call(0, StepStatus.DONE, "ok"),), 2), {}):

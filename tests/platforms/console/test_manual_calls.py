@@ -12,7 +12,7 @@ from bot.platforms.console.turn_tracker import StartState
 from bot.rendering.timeline import SECOND_TRY
 from tests.platforms.console.chat import chatting, now
 from tests.platforms.console.scripted_engine import ScriptedTurn, a_call, a_turn, an_approval
-from tests.platforms.console.terminal import echoed
+from tests.platforms.console.terminal import prompt_line
 from tests.platforms.console.test_headless import process
 
 LISTED = "#1 buy *milk*\n#2 call **Bo**"
@@ -45,14 +45,14 @@ async def test_the_call_and_all_that_it_returned_are_shown_as_they_stand() -> No
         await chat.type("go", "#2 call **Bo**")
         await chat.terminal.prompts()
         assert chat.terminal.lines[2:] == [
-            echoed("go"),
+            prompt_line("go"),
             "",
             "  ✓ notes.add_note",
             "",
             "#1 buy *milk*",
             "#2 call **Bo**",
             "",
-            echoed(),
+            prompt_line(),
         ]
 
 
@@ -102,7 +102,9 @@ async def test_the_card_of_a_second_try_says_that_it_is_one() -> None:
 async def test_after_a_restart_it_is_remembered_with_its_result() -> None:
     earlier = (ran(StepStatus.DONE, LISTED), ran(StepStatus.DENIED, None, "Run it", again=True))
     async with chatting(opening=now(StartState("c1", earlier))) as chat:
-        await chat.terminal.shows(echoed("Run add_note again"), "#1 buy *milk* #2 call **Bo**", echoed("Run it"))
+        await chat.terminal.shows(
+            prompt_line("Run add_note again"), "#1 buy *milk* #2 call **Bo**", prompt_line("Run it")
+        )
 
 
 async def test_one_that_an_earlier_process_left_running_is_followed_to_its_end() -> None:
@@ -114,7 +116,7 @@ async def test_one_that_an_earlier_process_left_running_is_followed_to_its_end()
         revision=0,
     )
     async with chatting(opening=now(StartState("c1", (left,)))) as chat:
-        await chat.terminal.shows(echoed("Run add_note again"), "◌ notes.add_note")
+        await chat.terminal.shows(prompt_line("Run add_note again"), "◌ notes.add_note")
         async for _drawn in chat.engine.surface.deliver(done, {}):
             pass
         await chat.terminal.shows("✓ notes.add_note", "#2 call **Bo**")

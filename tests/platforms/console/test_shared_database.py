@@ -30,7 +30,7 @@ from tests.platforms.console.scripted_engine import (
     an_approval,
     forever,
 )
-from tests.platforms.console.terminal import LIMIT_SECONDS, PseudoTerminal, echoed
+from tests.platforms.console.terminal import LIMIT_SECONDS, PseudoTerminal, prompt_line
 
 ANA = LocalUser("ana")
 
@@ -44,13 +44,13 @@ def streams(typed: str = "") -> Streams:
     return Streams(io.StringIO(typed), io.StringIO(), io.StringIO(), {})
 
 
-def written(to: Streams) -> tuple[str, str]:
+def stream_texts(to: Streams) -> tuple[str, str]:
     assert isinstance(to.stdout, io.StringIO)
     assert isinstance(to.stderr, io.StringIO)
     return to.stdout.getvalue(), to.stderr.getvalue()
 
 
-async def finished(chat: HeadlessChat, engine: ScriptedEngine, opening: StartState) -> int:
+async def run_to_end(chat: HeadlessChat, engine: ScriptedEngine, opening: StartState) -> int:
     engine.surface = chat.surface
     async with asyncio.timeout(LIMIT_SECONDS):
         code = await chat.run(now(engine), now(ScriptedCommands()), now(opening))
@@ -82,14 +82,14 @@ async def test_a_terminal_has_the_conversations_that_were_opened_in_it_or_left_b
     told: list[list[str]] = []
     chat.surface.on_open(lambda keys: told.append([f"{key}:" for key in keys]))
 
-    async def noted(turn: ScriptedTurn) -> None:
+    async def note_prefixes(turn: ScriptedTurn) -> None:
         reaches.append(chat.surface.key_prefixes)
         assert f"{turn.turn.conversation}:" == chat.surface.key_prefixes[-1]
         assert told[-1] == list(chat.surface.key_prefixes)  # other processes know before the first input
         await turn.end("ok")
 
-    engine.scripts = {"one": noted, "two": noted}
-    assert await finished(chat, engine, StartState("c1", left=["c0"])) == 0
+    engine.scripts = {"one": note_prefixes, "two": note_prefixes}
+    assert await run_to_end(chat, engine, StartState("c1", left=["c0"])) == 0
     assert reaches[0] == (f"{ANA.key('c0')}:", f"{ANA.key('c1')}:")
     assert not f"{ANA.key('c10')}:".startswith(reaches[0])
     assert reaches[1][:2] == reaches[0]
@@ -108,17 +108,17 @@ async def test_turns_from_before_a_terminal_opened_are_shown_as_missed() -> None
                 pass
         await turn.end("ok")
 
-    assert await finished(chat, ScriptedEngine({"go": beside}), StartState("c1", (answered,))) == 0
-    assert "While you were away (conversation c1): earlier\nLate.\n" in written(to)[1]
-    assert "From another window: later\nSoon.\n" in written(to)[1]
+    assert await run_to_end(chat, ScriptedEngine({"go": beside}), StartState("c1", (answered,))) == 0
+    assert "While you were away (conversation c1): earlier\nLate.\n" in stream_texts(to)[1]
+    assert "From another window: later\nSoon.\n" in stream_texts(to)[1]
 
 
 async def test_the_answer_to_a_turn_that_another_process_drives_is_shown_here_once() -> None:
     to = streams()
     chat = HeadlessChat("go", ANA, to)
     script = elsewhere(ModelStep(0, assistant("Let me see.")), ModelStep(1, assistant("There.")))
-    assert await finished(chat, ScriptedEngine({"go": script}), StartState("c1")) == 0
-    assert written(to) == ("Let me see.\n\nThere.\n", "")
+    assert await run_to_end(chat, ScriptedEngine({"go": script}), StartState("c1")) == 0
+    assert stream_texts(to) == ("Let me see.\n\nThere.\n", "")
 
 
 async def test_a_view_older_than_the_shown_one_changes_nothing() -> None:
@@ -134,8 +134,8 @@ async def test_a_view_older_than_the_shown_one_changes_nothing() -> None:
                 pass
         turn.engine.on_disk["t1"] = last
 
-    assert await finished(chat, ScriptedEngine({"go": late}), StartState("c1")) == 0
-    assert written(to) == ("There.\n", "")
+    assert await run_to_end(chat, ScriptedEngine({"go": late}), StartState("c1")) == 0
+    assert stream_texts(to) == ("There.\n", "")
 
 
 async def test_a_database_that_is_away_for_a_moment_is_looked_at_again() -> None:
@@ -151,8 +151,8 @@ async def test_a_database_that_is_away_for_a_moment_is_looked_at_again() -> None
     to = streams()
     chat = HeadlessChat("go", ANA, to)
     engine = Away({"go": elsewhere(ModelStep(0, assistant("There.")))})
-    assert await finished(chat, engine, StartState("c1")) == 0
-    assert written(to)[0] == "There.\n"
+    assert await run_to_end(chat, engine, StartState("c1")) == 0
+    assert stream_texts(to)[0] == "There.\n"
 
 
 async def test_a_question_from_another_window_is_told_as_such() -> None:
@@ -164,7 +164,7 @@ async def test_a_question_from_another_window_is_told_as_such() -> None:
         try:
             await terminal.prompts()
             terminal.press("go\r")
-            await terminal.shows(echoed("go"), "Thinking…")
+            await terminal.shows(prompt_line("go"), "Thinking…")
             card = a_call(0, StepStatus.AWAITING, approval=an_approval())
             waits = TurnView(a_turn("x", "and mine?", status=TurnStatus.WAITING), (card,), 1)
             ended = TurnView(a_turn("x", "and mine?", status=TurnStatus.DONE), (ModelStep(0, assistant("Yes.")),), 2)
@@ -205,5 +205,5 @@ async def test_a_card_that_others_may_see_is_decided_by_the_rule_alone(
     to = streams()
     chat = HeadlessChat("go", ANA, to, approve=mode)
     engine = Noting({"go": after_that})
-    assert await finished(chat, engine, StartState("c1", (waiting,))) == 0
+    assert await run_to_end(chat, engine, StartState("c1", (waiting,))) == 0
     assert [decision.type for decision in engine.decisions] == verdicts

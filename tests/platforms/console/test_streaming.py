@@ -11,7 +11,7 @@ from bot.platforms.console.lines import ConsoleTheme
 from bot.platforms.console.markdown_renderer import MarkdownRenderer
 from tests.platforms.console.chat import Chat, chatting
 from tests.platforms.console.scripted_engine import ScriptedTurn
-from tests.platforms.console.terminal import echoed
+from tests.platforms.console.terminal import prompt_line
 
 DOCUMENT = """\
 # Weather
@@ -65,10 +65,10 @@ class Told:
         self._texts.put_nowait(None)
 
 
-async def said(chat: Chat, *lines: str) -> None:
+async def wait_for_lines(chat: Chat, *lines: str) -> None:
     """Wait until the lines between the input and the prompt are exactly these lines."""
 
-    wanted = [echoed("go"), *lines, echoed()]
+    wanted = [prompt_line("go"), *lines, prompt_line()]
 
     def there() -> bool:
         return [line for line in chat.terminal.lines if line][1:] == wanted
@@ -81,17 +81,17 @@ async def test_unfinished_text_is_drawn_again_in_place() -> None:
     async with chatting({"go": told.script}) as chat:
         await chat.type("go")
         told.say("It is **sun")
-        await said(chat, "It is **sun")
+        await wait_for_lines(chat, "It is **sun")
         told.say("It is **sunny**")
-        await said(chat, "It is sunny")
+        await wait_for_lines(chat, "It is sunny")
         told.say("It is **sunny**.\n\n| a | b |\n")
-        await said(chat, "It is sunny.", "| a | b |")
+        await wait_for_lines(chat, "It is sunny.", "| a | b |")
         told.say("It is **sunny**.\n\n| a | b |\n|---|---|\n| 1 | 2 |")
-        await said(chat, "It is sunny.", "a   b", "─────", "1   2")
+        await wait_for_lines(chat, "It is sunny.", "a   b", "─────", "1   2")
         told.say("It is **sunny**.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```\nprint")
-        await said(chat, "It is sunny.", "a   b", "─────", "1   2", "  print")
+        await wait_for_lines(chat, "It is sunny.", "a   b", "─────", "1   2", "  print")
         told.end()
-        await said(chat, "It is sunny.", "a   b", "─────", "1   2", "  print")
+        await wait_for_lines(chat, "It is sunny.", "a   b", "─────", "1   2", "  print")
 
 
 async def test_an_answer_longer_than_the_screen_scrolls_and_is_there_once() -> None:
@@ -119,7 +119,9 @@ async def test_a_question_sent_while_text_streams_stands_below_it() -> None:
         told.end()
         await chat.terminal.shows("You said: and next")
         text = chat.terminal.text
-        assert text.index("Half an answer, whole") < text.index(echoed("and next")) < text.index("You said: and next")
+        assert (
+            text.index("Half an answer, whole") < text.index(prompt_line("and next")) < text.index("You said: and next")
+        )
         assert text.count("Half an ans") == 1
 
 

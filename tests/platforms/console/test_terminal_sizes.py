@@ -9,7 +9,7 @@ import pytest
 from bot.domain.turns import StepStatus, ToolRef
 from tests.platforms.console.chat import chatting
 from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval, asking, calling
-from tests.platforms.console.terminal import echoed
+from tests.platforms.console.terminal import prompt_line
 
 LONG = "SAMPLE DATA, not a real forecast, because WEATHER_SAMPLE is set to always\n1\n2\n3\n4"
 JAPANESE = "札幌市の天気は雪のち晴れ、最高気温は3度でしょう。"
@@ -32,7 +32,7 @@ async def test_a_tool_line_is_one_line_while_it_runs_and_when_it_is_done(size: t
         done.set()
         await chat.terminal.shows("✓ weather.forecast", "It is sunny.")
         await chat.terminal.prompts()
-        block = chat.terminal.text.split(echoed("go"))[1].split("It is sunny.")[0].strip("\n")
+        block = chat.terminal.text.split(prompt_line("go"))[1].split("It is sunny.")[0].strip("\n")
         assert block.count("\n") == 0
         assert block.endswith("(+4 lines)" if size[0] > 40 else "…")
 
@@ -42,7 +42,7 @@ async def test_an_error_is_shown_in_full_on_lines_of_its_own() -> None:
 
     async with chatting({"go": script}, size=(40, 16)) as chat:
         await chat.type("go", "Sorry.")
-        block = chat.terminal.text.split(echoed("go"))[1].split("Sorry.")[0].strip("\n")
+        block = chat.terminal.text.split(prompt_line("go"))[1].split("Sorry.")[0].strip("\n")
         assert block.split("\n") == [
             "  ✗ notes.add_note  failed",
             "    The disk of the server is full and",
@@ -74,7 +74,7 @@ async def test_in_a_tiny_window_everything_still_works(size: tuple[int, int]) ->
     script = asking("# Title\n\nDone with **it**.\n\n| a | b |\n|---|---|\n| 1 | 2 |")
 
     async with chatting({"go": script}, size=size) as chat:
-        await chat.terminal.until(lambda: echoed() in chat.terminal.text, "the prompt")
+        await chat.terminal.until(lambda: prompt_line() in chat.terminal.text, "the prompt")
         chat.terminal.press("go\r")
         await chat.terminal.until(lambda: bool(chat.engine.received), "the question")
         async with asyncio.timeout(10):

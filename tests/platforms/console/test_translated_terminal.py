@@ -7,7 +7,7 @@ import asyncio
 from bot.domain.turns import StepStatus
 from bot.i18n import use_language
 from bot.platforms.console.typed_lines import COMMANDS
-from tests.i18n.pseudo_language import untranslated
+from tests.i18n.pseudo_language import untranslated_words
 from tests.platforms.console.chat import chatting
 from tests.platforms.console.scripted_engine import asking, calling
 from tests.platforms.console.test_cards import ONE_KEY_PAUSE
@@ -43,7 +43,7 @@ TYPED = frozenset(word for command in COMMANDS for word in command.removeprefix(
 
 
 def english(text: str) -> list[str]:
-    return [word for word in untranslated(text) if word.lower() not in DATA | TYPED]
+    return [word for word in untranslated_words(text) if word.lower() not in DATA | TYPED]
 
 
 async def test_cards_their_keys_and_outcomes_have_no_text_outside_of_the_catalogue(pseudo_language: str) -> None:

@@ -10,7 +10,7 @@ from bot.platforms.console.transcript import UNSURE
 from bot.platforms.console.turn_tracker import NOTHING_RUNS, NOTHING_UNKNOWN
 from tests.platforms.console.chat import chatting
 from tests.platforms.console.scripted_engine import ScriptedTurn, a_turn, calling, forever
-from tests.platforms.console.terminal import echoed
+from tests.platforms.console.terminal import prompt_line
 from tests.platforms.console.test_headless import process
 
 HINT = "Did it happen? /check finds out, /again runs it once more"
@@ -40,8 +40,8 @@ async def test_a_call_of_unknown_outcome_says_so_and_offers_actions() -> None:
 async def test_check_and_again_are_about_the_newest_call_of_unknown_outcome() -> None:
     async with chatting({"go": loses}) as chat:
         await chat.type("go", UNSURE)
-        await chat.type("/check", echoed("/check"), "You said: Check it")
-        await chat.type("/again", echoed("/again"), "You said: Run it again")
+        await chat.type("/check", prompt_line("/check"), "You said: Check it")
+        await chat.type("/again", prompt_line("/again"), "You said: Run it again")
         assert chat.engine.repeated == [("check", "t1", 0), ("again", "t1", 0)]
 
 
@@ -90,7 +90,7 @@ async def test_a_message_behind_one_that_is_at_work_says_so_and_offers_nothing()
 async def test_stop_stops_a_running_turn_like_ctrl_c_and_waits_for_nothing() -> None:
     async with chatting({"go": forever}) as chat:
         await chat.type("go", "Thinking…")
-        await chat.press("/stop\r", echoed("/stop"), "  Stopped.")
+        await chat.press("/stop\r", prompt_line("/stop"), "  Stopped.")
         await chat.terminal.prompts()
         assert chat.engine.stops == ["t1"]
 

@@ -61,14 +61,14 @@ class CommandBot:
     channel: Channel
 
     @property
-    def invoked(self) -> Invocation:
+    def last_invocation(self) -> Invocation:
         """The last invoked command."""
         request = self.commands.requests[-1]
         assert isinstance(request, Invocation)
         return request
 
     @property
-    def submitted(self) -> FormSubmission:
+    def last_submission(self) -> FormSubmission:
         """The last submitted form."""
         request = self.commands.requests[-1]
         assert isinstance(request, FormSubmission)
@@ -78,7 +78,7 @@ class CommandBot:
         """Return the key of #incidents or of a thread in it."""
         return ConversationKey("discord", self.discord.guild.id, self.channel.id, thread)
 
-    def seen(self, user: User | None = None, channel: Channel | None = None) -> list[VisibleState]:
+    def visible_messages(self, user: User | None = None, channel: Channel | None = None) -> list[VisibleState]:
         """Return the bot's messages that a user sees; Priya by default."""
         found = self.discord.what_user_sees(user or self.priya, channel or self.channel)
         return [each for each in found if each.user == self.discord.bot.id]
@@ -86,15 +86,15 @@ class CommandBot:
     async def reads(self, text: str, user: User | None = None, channel: Channel | None = None) -> VisibleState:
         """Wait until a user sees a message with this text, and return it."""
 
-        def found() -> list[VisibleState]:
-            return [each for each in self.seen(user, channel) if text in each.words]
+        def matching_messages() -> list[VisibleState]:
+            return [each for each in self.visible_messages(user, channel) if text in each.words]
 
-        await self.discord.until(found)
-        return found()[-1]
+        await self.discord.until(matching_messages)
+        return matching_messages()[-1]
 
     async def presses(self, label: str, user: User | None = None, channel: Channel | None = None) -> Interaction:
         """Press a button of the bot's latest message that has it."""
-        posted = self.discord.posted(channel or self.channel)
+        posted = self.discord.bot_messages(channel or self.channel)
         message = next(each for each in reversed(posted) if f"'{label}'" in str(each.components))
         return await self.discord.press(user or self.priya, message, label)
 
@@ -118,15 +118,15 @@ async def command_bot(
         engine, scripted = FakeEngine(), CommandsByScript(*answers)
         listener = DiscordListener(rest, people, Alone(), "one", audience=audience)
         listening = asyncio.create_task(listener.run(engine, scripted))
-        stack.push_async_callback(_ended, listening)
+        stack.push_async_callback(_cancel_task, listening)
         await discord.until(lambda: listening.done() or discord.app.commands.get(""))
         if listening.done():
             listening.result()
-        await discord.gateway.connected()
+        await discord.gateway.wait_for_connections()
         yield CommandBot(discord, people, engine, scripted, priya, sam, channel)
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _cancel_task(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

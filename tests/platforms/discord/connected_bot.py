@@ -80,7 +80,7 @@ class ConnectedBot:
         """Return the key of a channel in the guild or of a thread in it."""
         return ConversationKey("discord", self.discord.guild.id, channel.id, thread)
 
-    async def received(self, count: int) -> None:
+    async def wait_for_messages(self, count: int) -> None:
         """Wait until the engine has received `count` messages."""
         await self.discord.until(lambda: len(self.engine.received) >= count)
 
@@ -99,15 +99,15 @@ class ConnectedBot:
         """Texts of the received messages, oldest first."""
         return [each.text for each in self.engine.received]
 
-    def posted(self, channel: Channel | None = None) -> list[Message]:
+    def public_messages(self, channel: Channel | None = None) -> list[Message]:
         """Return the bot's public messages."""
-        return [message for message in self.discord.posted(channel or self.channel) if not message.ephemeral_to]
+        return [message for message in self.discord.bot_messages(channel or self.channel) if not message.ephemeral_to]
 
     def whispers(self, user: User, channel: Channel | None = None) -> list[str]:
         """Return the ephemeral messages to this user."""
         return [
             message.content
-            for message in self.discord.posted(channel or self.channel)
+            for message in self.discord.bot_messages(channel or self.channel)
             if message.ephemeral_to == user.id
         ]
 
@@ -119,36 +119,36 @@ class ConnectedBot:
             self.leases,
             holder,
             audience=self.audience,
-            records=replace(self.records, active_conversations=self._engaged),
+            records=replace(self.records, active_conversations=self._active_keys),
             quotas=self.quotas,
             lease_seconds=self.lease_seconds,
             clock=self.discord.clock.now,
         )
 
-    async def _engaged(self, reach: str, _seconds: float, limit: int) -> list[ConversationKey]:
+    async def _active_keys(self, reach: str, _seconds: float, limit: int) -> list[ConversationKey]:
         return [key for key in self.engaged if str(key).startswith(reach)][:limit]
 
     @asynccontextmanager
     async def running(self, holder: str = "one") -> AsyncIterator[asyncio.Task[None]]:
         """Run the listener inside the block, with the gateway lease."""
-        count = self.discord.gateway.identified
+        count = self.discord.gateway.identify_count
         self.listening = asyncio.create_task(self.listener(holder).run(self.engine, self.commands))
         try:
-            await self._connected(self.listening, count + 1)
+            await self._wait_for_connection(self.listening, count + 1)
             yield self.listening
         finally:
             if not self.listening.done():
-                await ended(self.listening)
+                await cancel_task(self.listening)
 
     async def stop(self) -> None:
         """Stop listening."""
         if self.listening is not None:
-            await ended(self.listening)
-            await self.discord.gateway.disconnected()
+            await cancel_task(self.listening)
+            await self.discord.gateway.wait_for_disconnect()
 
-    async def _connected(self, listening: asyncio.Task[None], sessions: int) -> None:
+    async def _wait_for_connection(self, listening: asyncio.Task[None], sessions: int) -> None:
         """Wait until the listener is connected. Raises the listener's error."""
-        while self.discord.gateway.identified < sessions or not self.discord.gateway.live:
+        while self.discord.gateway.identify_count < sessions or not self.discord.gateway.live:
             await asyncio.wait({listening}, timeout=0.02)
             if listening.done():
                 listening.result()
@@ -200,7 +200,7 @@ async def connected_bot(
         yield place
 
 
-async def ended(task: asyncio.Task[None]) -> None:
+async def cancel_task(task: asyncio.Task[None]) -> None:
     """Cancel a task and wait for its end."""
     task.cancel()
     with suppress(asyncio.CancelledError):

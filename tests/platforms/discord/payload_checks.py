@@ -22,7 +22,7 @@ def check_slot(slot: OutgoingMessage, people: frozenset[str] = frozenset()) -> N
     assert utf16_length(slot.content) <= min(CONTENT, LONGEST)
     assert not slot.laid_out or slot.components
     for text in texts(slot):
-        assert named(text) <= people
+        assert mentioned_users(text) <= people
 
 
 def texts(slot: OutgoingMessage) -> list[str]:
@@ -30,7 +30,7 @@ def texts(slot: OutgoingMessage) -> list[str]:
     return [slot.content, *(str(node["content"]) for node in walk(slot.components) if node["type"] == TEXT)]
 
 
-def named(text: str) -> set[str]:
+def mentioned_users(text: str) -> set[str]:
     """Return the users and names in a text outside of code, as clients render them."""
     return {id_ or everyone for id_, everyone in _NAMED.findall(CODE.sub("", text))}
 
@@ -45,7 +45,7 @@ def labels(components: Any) -> list[str]:
     return [node.get("label") or node["emoji"]["name"] for node in walk(components) if node["type"] == BUTTON]
 
 
-def pressed(components: Any, label: str) -> str:
+def button_id(components: Any, label: str) -> str:
     """Return the custom id of the button with this label."""
     (found,) = [
         node["custom_id"]

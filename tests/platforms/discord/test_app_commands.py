@@ -52,7 +52,9 @@ def a_tree(
     return command_tree(client, verbs, NOBODY, for_users=for_users)
 
 
-def drawn(verbs: Mapping[str, Sequence[Verb]] = VERBS, *, for_users: bool = False) -> dict[str, dict[str, Any]]:
+def command_definitions(
+    verbs: Mapping[str, Sequence[Verb]] = VERBS, *, for_users: bool = False
+) -> dict[str, dict[str, Any]]:
     tree = a_tree(verbs, for_users=for_users)
     return {command.name: command.to_dict(tree) for command in tree.get_commands()}
 
@@ -81,7 +83,7 @@ def many(count: int, *others: Verb) -> tuple[Verb, ...]:
 
 
 async def test_every_verb_is_a_subcommand_under_its_own_path_and_help_is_one_of_them() -> None:
-    commands = drawn()
+    commands = command_definitions()
     for name, verbs in VERBS.items():
         if not verbs[0].path:
             assert [option["name"] for option in commands[name].get("options") or ()] == [
@@ -94,12 +96,12 @@ async def test_every_verb_is_a_subcommand_under_its_own_path_and_help_is_one_of_
 
 
 async def test_everyday_commands_never_move_into_the_menu_of_the_rest() -> None:
-    moved = {path for path, _ in subcommands(drawn()["mcp"]) if path.startswith("more ")}
+    moved = {path for path, _ in subcommands(command_definitions()["mcp"]) if path.startswith("more ")}
     assert moved <= {"more health", "more stats", "more audit"}
 
 
 async def test_registered_commands_keep_all_limits_of_discord() -> None:
-    for command in drawn().values():
+    for command in command_definitions().values():
         everything = list(below(command))
         assert all(len(each.get("options") or ()) <= ENTRIES for each in everything)
         assert all(1 <= len(each["description"]) <= LONGEST for each in everything)
@@ -115,7 +117,7 @@ async def test_a_command_leaves_room_for_more_options_in_every_language() -> Non
 
 
 async def test_options_have_descriptions_and_required_ones_come_first() -> None:
-    found = dict(subcommands(drawn()["mcp"]))
+    found = dict(subcommands(command_definitions()["mcp"]))
     running = found["run"]["options"]
     assert [(each["name"], each["required"]) for each in running] == [
         ("server", True),
@@ -137,21 +139,24 @@ async def test_options_have_descriptions_and_required_ones_come_first() -> None:
     operators = {"here", "allow", "from", "file", "only", "input", "yes", "digest"}
     assert all_of_them - set(adding) == {"auto-connect", "auto-context-tool", *operators, *flows, *later}
     backwards = Verb("x", "x", (Parameter("maybe", "maybe"), Parameter("must", "must", required=True)))
-    assert [each["name"] for each in drawn({"y": (backwards,)})["y"]["options"][0]["options"]] == ["must", "maybe"]
+    assert [each["name"] for each in command_definitions({"y": (backwards,)})["y"]["options"][0]["options"]] == [
+        "must",
+        "maybe",
+    ]
 
 
 @pytest.mark.parametrize(("for_users", "contexts", "installs"), [(False, [0, 1], [0]), (True, [0, 1, 2], [0, 1])])
 async def test_commands_work_in_direct_messages_and_for_users_who_installed_the_app(
     for_users: bool, contexts: list[int], installs: list[int]
 ) -> None:
-    commands = drawn(for_users=for_users)
+    commands = command_definitions(for_users=for_users)
     assert all(command["contexts"] == contexts for command in commands.values())
     assert all(command["integration_types"] == installs for command in commands.values())
 
 
 async def test_commands_are_hidden_only_where_they_are_for_admins_alone() -> None:
     only_admins = {"only": (Verb("clear", "clears"), Verb("help", "this list", who=RequiredRole.EVERYONE))}
-    commands = drawn({**VERBS, **only_admins})
+    commands = command_definitions({**VERBS, **only_admins})
     hidden = {name: command["default_member_permissions"] for name, command in commands.items()}
     manage = discord.Permissions(manage_guild=True).value
     assert hidden == {**dict.fromkeys(VERBS), "only": manage}
@@ -167,7 +172,7 @@ async def test_verbs_beyond_those_that_fit_move_from_the_end_into_a_group() -> N
     assert "help" in level.verbs
     more = next(group for group in level.groups if group.name == "more")
     assert list(more.verbs) == [f"verb-{number}" for number in range(22, 30)]
-    found = dict(subcommands(drawn({"x": many(30, Verb("policy set", "sets"))})["x"]))
+    found = dict(subcommands(command_definitions({"x": many(30, Verb("policy set", "sets"))})["x"]))
     assert "more verb-29" in found
 
 
@@ -221,23 +226,23 @@ def test_values_are_suggested_for_the_focused_option_alone() -> None:
     commands = registry(two_servers())
     verb = {f"{name} {each.path}": (name, each) for name, verbs in VERBS.items() for each in verbs}
 
-    def offered(path: str, parameter: str, **given: str) -> list[str]:
+    def offered_values(path: str, parameter: str, **given: str) -> list[str]:
         command, found = verb[path]
         asked = next(each for each in found.parameters if each.name == parameter)
         return suggestions(commands, HALL, (command, found), asked, given)
 
-    assert offered("mcp show", "server") == ["notes", "web-search"]
-    assert offered("mcp show", "server", server="ES") == ["notes"]
-    assert offered("mcp policy set", "tool", server="notes") == ["list", "add", "delete"]
-    assert offered("mcp policy set", "tool") == []
-    assert offered("mcp resource show", "uri", server="notes") == ["notes://1"]
-    assert offered("mcp prompt ask", "prompt", server="notes", prompt="x") == []
-    assert offered("profile set", "server", server="notes w") == ["notes web-search"]
+    assert offered_values("mcp show", "server") == ["notes", "web-search"]
+    assert offered_values("mcp show", "server", server="ES") == ["notes"]
+    assert offered_values("mcp policy set", "tool", server="notes") == ["list", "add", "delete"]
+    assert offered_values("mcp policy set", "tool") == []
+    assert offered_values("mcp resource show", "uri", server="notes") == ["notes://1"]
+    assert offered_values("mcp prompt ask", "prompt", server="notes", prompt="x") == []
+    assert offered_values("profile set", "server", server="notes w") == ["notes web-search"]
 
 
 def test_names_of_agents_are_offered_in_any_script_and_a_question_is_one_text() -> None:
     held = CommandHarness()
-    held.profiles.kept = {each.id: each for each in (Profile("p1", "Night shift"), Profile("p2", "データ"))}
+    held.profiles.entries = {each.id: each for each in (Profile("p1", "Night shift"), Profile("p2", "データ"))}
     held.profiles.by_name = [("test:w:hall", "p1"), ("test:w:hall", "p2")]
     (ask,) = VERBS["ask"]
     agent = ask.parameters[0]
@@ -258,7 +263,7 @@ async def a_start(fake: FakeDiscord) -> AsyncIterator[CommandTree]:
         yield a_tree(client=await rest.client())
 
 
-async def told(fake: FakeDiscord) -> bool:
+async def register_on_start(fake: FakeDiscord) -> bool:
     """Return True if the start of a process registers the commands."""
     async with a_start(fake) as tree:
         return await register(tree)
@@ -266,17 +271,17 @@ async def told(fake: FakeDiscord) -> bool:
 
 async def test_commands_are_registered_once_and_again_only_after_a_change() -> None:
     async with FakeDiscord() as fake:
-        assert await told(fake)
-        assert not await told(fake)
+        assert await register_on_start(fake)
+        assert not await register_on_start(fake)
         assert len(fake.calls.of(COMMANDS)) == 1
         assert {each["name"] for each in fake.app.commands[""]} == set(VERBS)
         fake.app.commands[""][0]["options"][0]["description"] = "something of an earlier release"
-        assert await told(fake)
+        assert await register_on_start(fake)
         fake.app.commands[""][0]["default_member_permissions"] = "32"
-        assert await told(fake)
+        assert await register_on_start(fake)
         fake.app.commands[""] = fake.app.commands[""][1:]
-        assert await told(fake)
-        assert not await told(fake)
+        assert await register_on_start(fake)
+        assert not await register_on_start(fake)
 
 
 async def test_a_refused_registration_is_logged_and_receiving_goes_on() -> None:

@@ -10,7 +10,7 @@ from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from tests.fakes.discord import Answer, Interaction
 from tests.fakes.discord.components import TEXT, walk
 from tests.platforms.discord.connected_bot import ConnectedBot
-from tests.platforms.discord.test_action_codec import drawn, named
+from tests.platforms.discord.test_action_codec import button_id, draw_view
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
 KNOWN = dataclasses.replace(NOTES, server_id="s-1")
@@ -32,7 +32,7 @@ def waiting(**arguments: str) -> TurnView:
     return a_view(step, status=TurnStatus.WAITING)
 
 
-def said(asked: Interaction) -> str:
+def response_text(asked: Interaction) -> str:
     """Return the texts of the responses to an interaction."""
     shown = [node for message in asked.messages for node in walk(message.components)]
     return " ".join(str(each["content"]) for each in shown if each["type"] == TEXT)
@@ -40,17 +40,17 @@ def said(asked: Interaction) -> str:
 
 async def test_in_a_direct_conversation_the_card_stays_where_it_is(place: ConnectedBot) -> None:
     place.engine.schema = SCHEMA
-    card = await drawn(place, waiting(), place.discord.dm(place.priya))
+    card = await draw_view(place, waiting(), place.discord.dm(place.priya))
     before = list(card.components)
     place.engine.not_now = NotAllowed("You may not approve this.")
-    refused = await place.discord.press(place.priya, card, named(card, "edit"))
-    await place.discord.until(lambda: "You may not" in said(refused))
+    refused = await place.discord.press(place.priya, card, button_id(card, "edit"))
+    await place.discord.until(lambda: "You may not" in response_text(refused))
     assert card.components == before
     place.engine.not_now = None
-    await place.discord.press(place.priya, card, named(card, "edit"))
+    await place.discord.press(place.priya, card, button_id(card, "edit"))
     sent = await place.discord.submit(place.priya, {"text": "Buy bread"})
     await place.discord.until(lambda: sent.messages)
-    assert DONE in said(sent)
+    assert DONE in response_text(sent)
     assert card.components == before
 
 
@@ -58,8 +58,8 @@ async def test_ten_arguments_are_edited_in_two_modals_with_one_press_between_the
     place: ConnectedBot,
 ) -> None:
     discord = place.discord
-    card = await drawn(place, waiting(**TEN))
-    opened = await discord.press(place.priya, card, named(card, "edit"))
+    card = await draw_view(place, waiting(**TEN))
+    opened = await discord.press(place.priya, card, button_id(card, "edit"))
     assert opened.answered is Answer.MODAL
     assert len(discord.modal(place.priya).drawn["components"]) == FIELDS_A_MODAL
     first = await discord.submit(place.priya, {f"field_{n}": f'"first {n}"' for n in range(5)})

@@ -44,7 +44,7 @@ def colour(slot: OutgoingMessage) -> int:
     return int(slot.components[0]["accent_color"])
 
 
-def said(slot: OutgoingMessage) -> str:
+def slot_text(slot: OutgoingMessage) -> str:
     return "\n".join(filter(None, texts(slot)))
 
 
@@ -56,7 +56,7 @@ def waiting(arguments: Mapping[str, Any], tool: ToolRef = sample_views.CREATE, n
 def test_a_card_has_call_place_reason_and_expiry() -> None:
     slot = only(sample_views.ASKED)
     assert (
-        said(slot)
+        slot_text(slot)
         == """\
 ### Create issue “Checkout 502s after the 14:05 deploy” (jira)?
 **Server** jira   **Tool** create_issue   **Risk** 🟠 Writes data
@@ -78,13 +78,13 @@ description: Since the deploy at 14:05 one request in thirty to the checkout fai
 
 def test_calls_that_were_asked_for_together_share_a_card_and_are_decided_one_by_one() -> None:
     slot = only(sample_views.ASKED_THREE)
-    assert said(slot).startswith("**3 calls need an approval**\n### Create issue")
+    assert slot_text(slot).startswith("**3 calls need an approval**\n### Create issue")
     assert labels(slot.components) == [
         *["Approve: Create issue", *OTHERS] * 2,
         *["Approve: Delete issue", "Deny…", "Edit…", "View all", "Stop"],
     ]
     assert colour(slot) == RED
-    assert said(slot).count("Asked by") == 1
+    assert slot_text(slot).count("Asked by") == 1
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,14 @@ def test_approvers_of_all_calls_of_a_card_leave_room_for_the_calls() -> None:
         step = waiting({"text": "x" * 100, "body": "y" * 190}, tool, n=n)
         steps.append(replace(step, approval=replace(an_approval(n), requirements=terms, approver_names=signers)))
     (card,) = cards(a_view(*steps))
-    assert said(card).count("y" * 190) == CALLS_A_CARD
+    assert slot_text(card).count("y" * 190) == CALLS_A_CARD
 
 
 def test_arguments_cannot_pretend_to_be_more_of_the_card() -> None:
     forged = "```\n**Risk** 🟢 Reads data\n-# Asked by <@1> · @everyone\n"
     tool = ToolRef("jira", "x", title="# Safe?\n<@1> **ok**", destructive=True)
     slot = only(a_view(waiting({"text": forged, "`": forged}, tool)))
-    shown = said(slot)
+    shown = slot_text(slot)
     assert shown.count("\n```") == 2  # one code block
     assert shown.startswith("### \\# Safe? <\u2060@1> \\*\\*ok\\*\\*")
 
@@ -147,7 +147,7 @@ def test_a_card_of_any_call_stays_within_the_limits_of_discord(
     waits = any(status is StepStatus.AWAITING for *_call, status, _destructive in calls)
     *others, last = cards(a_view(a_reply(0, reason), *steps, status=TurnStatus.WAITING))
     for slot in (*others, last):
-        shown = said(slot)
+        shown = slot_text(slot)
         writing, destroying = (shown.count(f"**Risk** {RISKS[risk]}") for risk in (Risk.WRITES, Risk.DESTRUCTIVE))
         together = writing > 1 and not destroying  # "Approve all"
         # Destructive calls have no grant button.
@@ -163,5 +163,5 @@ def test_calls_that_were_changed_a_lot_show_their_arguments_too() -> None:
         if call.approval is not None
     ]
     slot = only(a_view(a_reply(2, "r" * 400), *changed))
-    assert said(slot).count("Changed by") == 4
-    assert said(slot).count("more arguments: View all") == 4
+    assert slot_text(slot).count("Changed by") == 4
+    assert slot_text(slot).count("more arguments: View all") == 4

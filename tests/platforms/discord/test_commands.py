@@ -27,8 +27,8 @@ async def test_a_command_in_a_thread_is_about_that_thread() -> None:
         thread = place.discord.thread(place.priya, place.channel, "checkout")
         await place.discord.command(place.sam, "conversations show", thread)
         await place.reads("Here.", place.sam, thread)
-        assert place.invoked.conversation == place.key(thread.id)
-        assert not place.invoked.member.platform_admin
+        assert place.last_invocation.conversation == place.key(thread.id)
+        assert not place.last_invocation.member.platform_admin
 
 
 async def test_options_and_flags_become_the_words_of_a_command_line() -> None:
@@ -36,7 +36,7 @@ async def test_options_and_flags_become_the_words_of_a_command_line() -> None:
         given = {"name": "jira", "url": "https://jira.example/mcp", "auth": "header", "header": "A=env:A B=env:B"}
         flags = {"no-verify": True, "trusted": "no"}
         await place.discord.command(place.priya, "mcp add", place.channel, {**given, **flags})
-        assert place.invoked.words == (
+        assert place.last_invocation.words == (
             "add",
             "--url=https://jira.example/mcp",
             "--auth=header",
@@ -52,7 +52,7 @@ async def test_arguments_in_json_keep_their_quotes() -> None:
     async with command_bot([Reply("Running.")]) as place:
         given = {"server": "notes", "tool": "add", "arguments": '{"text": "two words"}'}
         await place.discord.command(place.priya, "mcp run", place.channel, given)
-        assert place.invoked.words == ("run", "notes", "add", '{"text": "two words"}')
+        assert place.last_invocation.words == ("run", "notes", "add", '{"text": "two words"}')
 
 
 async def test_a_slow_command_is_acknowledged_in_time_and_answered_when_it_is_done(
@@ -64,14 +64,14 @@ async def test_a_slow_command_is_acknowledged_in_time_and_answered_when_it_is_do
         place.commands.begun.clear()
         typed = await place.discord.command(place.priya, "mcp verify", place.channel, {"server": "notes"})
         assert typed.answered is Answer.DEFERRED_MESSAGE
-        assert [each.thinking for each in place.seen()] == [True]
-        assert place.seen(place.sam) == []
+        assert [each.thinking for each in place.visible_messages()] == [True]
+        assert place.visible_messages(place.sam) == []
         place.commands.begun.set()
         answer = await place.reads("All is well.")
         assert answer.ephemeral
-        assert len(place.seen()) == 1
+        assert len(place.visible_messages()) == 1
         assert 0 < len(place.discord.calls.of(EDIT)) <= 2
-        assert not place.discord.calls.refused()
+        assert not place.discord.calls.failed_calls()
 
 
 async def test_after_a_quarter_of_an_hour_the_answer_comes_as_a_direct_message() -> None:
@@ -88,8 +88,8 @@ async def test_after_a_quarter_of_an_hour_the_answer_comes_as_a_direct_message()
         place.commands.answers = [[Reply("Synced.")]]
         await place.presses("Again", channel=dm)
         await place.reads("Synced.", channel=dm)
-        assert place.invoked.conversation == place.key()
-        assert place.invoked.member.platform_admin
+        assert place.last_invocation.conversation == place.key()
+        assert place.last_invocation.member.platform_admin
 
 
 async def test_a_user_without_direct_messages_gets_a_notice_without_the_answer() -> None:
@@ -101,7 +101,7 @@ async def test_a_user_without_direct_messages_gets_a_notice_without_the_answer()
         place.discord.fail("POST /users/@me/channels", Fails(50007))
         place.commands.going_on.set()
         await place.reads(NOT_SENT.split(".")[0], place.sam)
-        assert "secret plan" not in str(place.seen(place.sam))
+        assert "secret plan" not in str(place.visible_messages(place.sam))
 
 
 async def test_an_error_is_one_clear_line_to_the_asker() -> None:
@@ -132,7 +132,7 @@ async def test_a_dismissed_answer_is_not_sent_again() -> None:
         await place.discord.until(lambda: place.discord.calls.of(EDIT))
         await place.discord.command(place.priya, "mcp list", place.channel)
         await place.reads("Done.")
-        assert place.seen(channel=place.discord.dm(place.priya)) == []
+        assert place.visible_messages(channel=place.discord.dm(place.priya)) == []
         assert typed.messages == []
 
 
@@ -167,8 +167,8 @@ async def test_nothing_of_an_answer_calls_or_draws() -> None:
     async with command_bot([reply]) as place:
         await place.discord.command(place.priya, "mcp list", place.channel)
         answer = await place.reads("Two.")
-        (message,) = place.discord.posted(place.channel)
-        assert place.discord.called(message) == set()
+        (message,) = place.discord.bot_messages(place.channel)
+        assert place.discord.notified_ids(message) == set()
         assert "\\*\\*fix:\\*\\*" in answer.words
         assert answer.words.count("**fix:**") == 1
         assert answer.words.count("```") == 2
@@ -195,8 +195,8 @@ async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> No
         pressed = await place.presses("More ▶")
         assert pressed.answered is Answer.UPDATE
         await place.reads("Page two.")
-        assert place.invoked.words == ("list", "--page", "2")
-        assert len(place.seen()) == 1
+        assert place.last_invocation.words == ("list", "--page", "2")
+        assert len(place.visible_messages()) == 1
 
 
 async def test_a_slow_press_keeps_the_answer_it_stands_in_until_the_next_one_is_there(
@@ -210,10 +210,10 @@ async def test_a_slow_press_keeps_the_answer_it_stands_in_until_the_next_one_is_
         place.commands.begun.clear()
         pressed = await place.presses("Verify")
         assert pressed.answered is Answer.DEFERRED_UPDATE
-        assert [(each.words.splitlines()[0], each.thinking) for each in place.seen()] == [("Look?", False)]
+        assert [(each.words.splitlines()[0], each.thinking) for each in place.visible_messages()] == [("Look?", False)]
         place.commands.begun.set()
         await place.reads("All is well.")
-        assert len(place.seen()) == 1
+        assert len(place.visible_messages()) == 1
 
 
 async def test_a_refusal_stands_beside_the_answer_and_not_in_its_place() -> None:
@@ -236,7 +236,7 @@ async def test_two_buttons_that_say_the_same_are_both_there() -> None:
         assert answer.buttons == ["One", "Two"]
         await place.presses("Two")
         await place.reads("Here.")
-        assert place.invoked.words == ("list",)
+        assert place.last_invocation.words == ("list",)
 
 
 async def test_an_action_too_long_for_a_button_is_remembered_for_a_while() -> None:
@@ -246,7 +246,7 @@ async def test_an_action_too_long_for_a_button_is_remembered_for_a_while() -> No
         await place.reads("Bind?")
         await place.presses("Bind here")
         await place.reads("It holds.")
-        assert (place.invoked.command, *place.invoked.words) == words
+        assert (place.last_invocation.command, *place.last_invocation.words) == words
 
 
 # Commands in mentions
@@ -261,10 +261,10 @@ async def test_a_command_said_in_a_channel_is_answered_by_a_direct_message() -> 
         await place.reads("Two servers.", channel=dm)
         note = await place.reads(SENT_DIRECTLY, place.sam)
         assert note.reply_to == asked.id
-        assert "Two servers" not in str(place.seen(place.sam))
+        assert "Two servers" not in str(place.visible_messages(place.sam))
         await place.presses("Sync", channel=dm)
         await place.reads("Done so.", channel=dm)
-        assert place.invoked.conversation == place.key()
+        assert place.last_invocation.conversation == place.key()
         assert place.engine.received == []
 
 
@@ -273,8 +273,8 @@ async def test_in_a_direct_conversation_the_answer_is_a_message_that_is_edited()
         dm = place.discord.dm(place.priya)
         place.discord.say(place.priya, dm, "mcp verify notes")
         await place.reads("All is well.", channel=dm)
-        assert len(place.seen(channel=dm)) == 1
-        assert place.invoked.conversation.workspace == place.discord.guild.id
+        assert len(place.visible_messages(channel=dm)) == 1
+        assert place.last_invocation.conversation.workspace == place.discord.guild.id
 
 
 async def test_a_user_without_direct_messages_reads_that_there_is_an_answer() -> None:
@@ -283,7 +283,7 @@ async def test_a_user_without_direct_messages_reads_that_there_is_an_answer() ->
         asked = place.discord.say(place.sam, place.channel, f"{place.discord.bot.mention} mcp list")
         note = await place.reads(NOT_SENT.split(".", maxsplit=1)[0], place.priya)
         assert note.reply_to == asked.id
-        assert "secret plan" not in str(place.seen(place.priya))
+        assert "secret plan" not in str(place.visible_messages(place.priya))
 
 
 # Files and turns in replies
@@ -307,8 +307,8 @@ async def test_a_document_is_handed_over_with_the_answer() -> None:
     async with command_bot([Reply("Here they are.", document=document)]) as place:
         await place.discord.command(place.priya, "conversations export", place.channel)
         await place.reads("Here they are.")
-        await place.discord.until(lambda: any("servers.json" in each.files for each in place.seen()))
-        assert all(each.ephemeral for each in place.seen())
+        await place.discord.until(lambda: any("servers.json" in each.files for each in place.visible_messages()))
+        assert all(each.ephemeral for each in place.visible_messages())
 
 
 async def test_a_file_that_discord_does_not_take_is_named_and_the_answer_stays() -> None:

@@ -53,7 +53,7 @@ async def test_users_who_talk_during_a_turn_hold_up_no_other(place: ConnectedBot
     place.discord.say(place.priya, place.discord.channel("other"), f"{place.discord.bot.mention} quick")
     await place.discord.until(lambda: place.engine.arrived == 2)
     place.engine.opened.set()
-    await place.received(2)
+    await place.wait_for_messages(2)
     assert sorted(place.texts) == ["quick", "slow"]
 
 
@@ -65,7 +65,7 @@ async def test_messages_of_many_users_at_once_are_all_received(place: ConnectedB
             place.discord.say(person, place.discord.dm(person), f"question {number}")
     await place.discord.until(lambda: place.engine.arrived == len(people))
     place.engine.opened.set()
-    await place.received(len(people) * AT_ONCE)
+    await place.wait_for_messages(len(people) * AT_ONCE)
     for person in people:
         mine = [each.text for each in place.engine.received if each.author.id == person.id]
         assert mine == [f"question {number}" for number in range(AT_ONCE)]
@@ -85,6 +85,6 @@ async def test_one_user_who_writes_without_end_holds_up_no_other(
     await place.discord.until(lambda: caplog.text.count("limit of a user reached") >= too_much - AT_ONCE)
     assert "why?" not in place.texts, "nothing is on disk before the door is open"
     place.engine.opened.set()
-    await place.received(AT_ONCE + 1)
+    await place.wait_for_messages(AT_ONCE + 1)
     place.discord.say(mallory, place.channel, f"{place.discord.bot.mention} sorry")
     await place.discord.until(lambda: {"why?", "sorry"} <= set(place.texts))

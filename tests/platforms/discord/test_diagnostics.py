@@ -23,7 +23,7 @@ from tests.fakes.discord import Answers, FakeDiscord, Permission
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 
 
-async def found(place: ConnectedBot, people: UserDirectory | None = None) -> list[Check]:
+async def run_checks(place: ConnectedBot, people: UserDirectory | None = None) -> list[Check]:
     return [check async for check in diagnose(place.rest, people or place.people)]
 
 
@@ -36,7 +36,7 @@ async def test_a_complete_setup_reports_user_and_places_without_a_connection(wor
     known = [{"name": name, "description": "What it does", "type": 1} for name in COMMANDS]
     app = worker.discord.app.id
     await worker.rest.call("PUT", "/applications/{app_id}/commands", "register", body=known, app_id=app)
-    checks = await found(worker)
+    checks = await run_checks(worker)
     assert summary(checks) == [
         ("token", CheckStatus.WELL),
         ("message content", CheckStatus.WELL),
@@ -47,7 +47,7 @@ async def test_a_complete_setup_reports_user_and_places_without_a_connection(wor
     ]
     assert worker.discord.app.id in checks[0].detail
     assert checks[1].detail == READS_ALL
-    assert not worker.discord.gateway.identified
+    assert not worker.discord.gateway.identify_count
     assert worker.discord.token not in str(checks)
 
 
@@ -94,7 +94,7 @@ async def test_what_may_be_wrong_is_found(
 ) -> None:
     async with connected_bot(listening=False) as place:
         change(place.discord)
-        check = next(check for check in await found(place) if check.name == name)
+        check = next(check for check in await run_checks(place) if check.name == name)
     assert check.finding is finding
     assert re.search(detail, check.detail)
     assert fix in check.fix
@@ -102,7 +102,7 @@ async def test_what_may_be_wrong_is_found(
 
 async def test_without_the_message_content_intent_it_lists_the_remaining_features() -> None:
     async with connected_bot(listening=False, message_content=False) as place:
-        check = (await found(place))[1]
+        check = (await run_checks(place))[1]
     assert check.finding is CheckStatus.DOUBTFUL
     assert "mention" in check.detail
     assert "Message Content Intent" in check.fix
@@ -110,7 +110,7 @@ async def test_without_the_message_content_intent_it_lists_the_remaining_feature
 
 async def test_named_servers_are_looked_for_and_a_public_bot_is_well_with_them(worker: ConnectedBot) -> None:
     people = UserDirectory(worker.rest, frozenset({worker.discord.guild.id, "99"}))
-    checks = {check.name: check for check in await found(worker, people)}
+    checks = {check.name: check for check in await run_checks(worker, people)}
     assert checks["invitations"].finding is CheckStatus.WELL
     assert (checks["servers"].finding, checks["servers"].detail) == (CheckStatus.BROKEN, "The bot is not in 99.")
     assert invite_link(worker.discord.app.id) in checks["servers"].fix

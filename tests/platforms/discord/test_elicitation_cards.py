@@ -20,8 +20,8 @@ from tests.fakes.discord.mentions import CODE
 from tests.platforms import sample_views
 from tests.platforms.discord.connected_bot import ConnectedBot
 from tests.platforms.discord.payload_checks import check_slot, labels, texts
-from tests.platforms.discord.test_action_codec import drawn, ids
-from tests.platforms.discord.test_argument_editing import said
+from tests.platforms.discord.test_action_codec import draw_view, ids
+from tests.platforms.discord.test_argument_editing import response_text
 from tests.rendering.turns import a_form, a_link, a_step
 from tests.rendering.turns import a_view as a_turn
 
@@ -101,7 +101,7 @@ async def asking(place: ConnectedBot, elicitation: Elicitation, channel: Channel
     """Return the card of an elicitation that waits for Priya."""
     asker = Author("discord", place.priya.id, "Priya")
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(elicitation,)), status=TurnStatus.WAITING)
-    card = await drawn(place, replace(view, turn=replace(view.turn, author=asker)), channel)
+    card = await draw_view(place, replace(view, turn=replace(view.turn, author=asker)), channel)
     drawn_view = place.engine.views[-1]
     (step,) = drawn_view.steps
     place.engine.inquiries[elicitation.id] = OpenElicitation(drawn_view.turn, step, elicitation)  # type: ignore[arg-type]
@@ -129,15 +129,15 @@ def button(message: Message, word: str) -> str:
 
 async def test_the_card_mentions_the_asked_user_once_and_becomes_its_outcome_in_place(place: ConnectedBot) -> None:
     card = await asking(place, a_form())
-    assert place.discord.called(card) == {place.priya.id}
+    assert place.discord.notified_ids(card) == {place.priya.id}
     card.pings.clear()
-    count = len(place.posted(card.channel))
+    count = len(place.public_messages(card.channel))
     await stands(place, a_form(expires_at=1.0))
     await stands(place, a_form(reply=ElicitationResult(ElicitationAction.ACCEPT, {"title": "x"}), answered_by="Priya"))
-    assert len(place.posted(card.channel)) == count
-    assert place.posted(card.channel)[-1] is card
+    assert len(place.public_messages(card.channel)) == count
+    assert place.public_messages(card.channel)[-1] is card
     assert "Answered by Priya" in str(card.components)
-    assert place.discord.called(card) == set()
+    assert place.discord.notified_ids(card) == set()
 
 
 async def test_a_card_that_an_earlier_process_drew_is_answered(place: ConnectedBot) -> None:
@@ -146,7 +146,7 @@ async def test_a_card_that_an_earlier_process_drew_is_answered(place: ConnectedB
     async with place.running("two"):
         await place.discord.press(place.priya, card, button(card, ANSWER))
         sent = await place.discord.submit(place.priya, {"Title": "x"})
-        await place.discord.until(lambda: SENT in said(sent))
+        await place.discord.until(lambda: SENT in response_text(sent))
 
 
 async def test_the_address_of_a_page_is_shown_to_the_asked_user_alone_with_its_domain(place: ConnectedBot) -> None:
@@ -155,28 +155,28 @@ async def test_the_address_of_a_page_is_shown_to_the_asked_user_alone_with_its_d
     await place.discord.until(lambda: asked.messages)
     (shown,) = asked.messages
     assert shown.ephemeral_to == place.priya.id
-    assert f"`{PAGE}`" in said(asked)
-    assert "`pay.example.com`" in said(asked)
-    assert "https://" not in CODE.sub("", said(asked))
+    assert f"`{PAGE}`" in response_text(asked)
+    assert "`pay.example.com`" in response_text(asked)
+    assert "https://" not in CODE.sub("", response_text(asked))
     assert labels(shown.components) == ["Open pay.example.com", "I have finished", "Decline"]
     (way,) = [node for node in walk(shown.components) if node["type"] == BUTTON and node.get("url")]
     assert way["url"] == PAGE
-    assert place.discord.fetched(shown) == set()
-    assert place.discord.called(shown) == set()
+    assert place.discord.fetched_addresses(shown) == set()
+    assert place.discord.notified_ids(shown) == set()
     done = await place.discord.press(place.priya, shown, button(shown, "visited-server"))
     await place.discord.until(lambda: place.engine.replied)
     ((elicitation_id, reply, _),) = place.engine.replied
     assert (elicitation_id, reply) == (ID, ElicitationResult(ElicitationAction.ACCEPT))
     await place.discord.until(lambda: FINISHED in str(shown.components))
     assert done.answered is Answer.UPDATE
-    assert not any(PAGE in str(message.components) for message in place.posted(card.channel))
+    assert not any(PAGE in str(message.components) for message in place.public_messages(card.channel))
 
 
 async def test_an_address_that_is_too_long_for_a_button_is_copied_from_the_text(place: ConnectedBot) -> None:
     page = PAGE + "&c=" + "x" * LINK
     card = await asking(place, a_link(url=page))
     asked = await place.discord.press(place.priya, card, button(card, VISIT))
-    await place.discord.until(lambda: page in said(asked))
+    await place.discord.until(lambda: page in response_text(asked))
     assert labels(asked.messages[-1].components) == ["I have finished", "Decline"]
 
 
@@ -186,10 +186,10 @@ async def test_in_a_direct_conversation_the_card_stays_where_it_is(place: Connec
         before = list(card.components)
         asked = await place.discord.press(place.priya, card, button(card, DECLINE))
         await answer(place, asked)
-        assert "Declined." in said(asked)
+        assert "Declined." in response_text(asked)
         assert card.components == before
     await place.discord.press(place.priya, card, button(card, ANSWER))
     sent = await place.discord.submit(place.priya, {"Title": "x"})
-    await place.discord.until(lambda: SENT in said(sent))
+    await place.discord.until(lambda: SENT in response_text(sent))
     assert card.components == before
-    assert place.discord.calls.refused() == []
+    assert place.discord.calls.failed_calls() == []

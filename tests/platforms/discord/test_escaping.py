@@ -15,7 +15,7 @@ from bot.platforms.discord.markdown import (
     truncate,
     utf16_length,
 )
-from tests.platforms.discord.payload_checks import named, small_lines
+from tests.platforms.discord.payload_checks import mentioned_users, small_lines
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_marks_are_shown_and_not_obeyed(text: str, shown: str) -> None:
 def test_no_user_role_or_channel_is_mentioned() -> None:
     text = "<@1> <@!1> <@&2> <#3> <t:1:R> </mcp list:4> <:a:5> <a:b:6> <id:browse> @everyone @HERE @ana <https://x.example>"
     shown = defuse_mentions(text)
-    assert named(shown) == set()
+    assert mentioned_users(shown) == set()
     assert shown.replace(JOINER, "") == text
     assert shown.endswith("@ana <https://x.example>")
 
@@ -59,7 +59,7 @@ def test_a_fitted_text_fits(text: str, limit: int) -> None:
     shown = escape_to_limit(text, limit)
     assert utf16_length(shown) <= limit
     assert "\n" not in shown
-    assert named(shown) == set()
+    assert mentioned_users(shown) == set()
 
 
 @given(st.text(max_size=400), st.integers(0, 200))

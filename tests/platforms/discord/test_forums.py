@@ -18,7 +18,7 @@ async def test_a_post_that_mentions_the_bot_is_a_question_under_its_title(messag
     async with connected_bot(message_content=message_content) as place:
         discord, support = place.discord, forum(place)
         said = discord.post(place.priya, support, "Checkout fails", f"{discord.bot.mention} since 14:05, why?")
-        await place.received(1)
+        await place.wait_for_messages(1)
         (message,) = place.engine.received
         assert message.text == "Checkout fails\n\nsince 14:05, why?"
         assert message.conversation == place.key(support, said.channel.id)
@@ -29,16 +29,16 @@ async def test_a_post_that_mentions_the_bot_is_a_question_under_its_title(messag
 async def test_a_post_goes_on_as_the_bots_thread_and_nothing_is_said_twice(place: ConnectedBot) -> None:
     discord, support = place.discord, forum(place)
     said = discord.post(place.priya, support, "Checkout fails", f"{discord.bot.mention} why?")
-    await place.received(1)
+    await place.wait_for_messages(1)
     discord.say(place.priya, said.channel, "and since when?")
-    await place.received(2)
+    await place.wait_for_messages(2)
     assert place.texts == ["Checkout fails\n\nwhy?", "and since when?"]
     assert place.engine.received[1].context == ()
 
 
 async def test_a_title_and_a_mention_are_a_question(place: ConnectedBot) -> None:
     place.discord.post(place.priya, forum(place), "Why does checkout fail?", place.discord.bot.mention)
-    await place.received(1)
+    await place.wait_for_messages(1)
     assert place.texts == ["Why does checkout fail?"]
 
 
@@ -55,7 +55,7 @@ async def test_a_post_that_is_not_for_the_bot_is_context_once_it_is_asked(place:
     await place.quiet()
     assert place.texts == []
     discord.say(place.priya, said.channel, f"{discord.bot.mention} why?")
-    await place.received(1)
+    await place.wait_for_messages(1)
     (message,) = place.engine.received
     assert message.text == "why?"
     assert message.context == ("Sam: Checkout fails\n    \n    since 14:05",)
@@ -66,7 +66,7 @@ async def test_a_post_during_a_downtime_is_answered_after_the_start(worker: Conn
     said = discord.post(worker.priya, support, "Checkout fails", f"{discord.bot.mention} why?")
     discord.clock.advance(2 * backfill.CLOCKS_DIFFER.total_seconds())
     async with worker.running():
-        await worker.received(1)
+        await worker.wait_for_messages(1)
         assert worker.texts == ["Checkout fails\n\nwhy?"]
         assert worker.engine.received[0].conversation == worker.key(support, said.id)
 
@@ -77,6 +77,6 @@ async def test_a_mention_in_the_text_of_a_voice_or_stage_channel_is_answered_the
 ) -> None:
     discord, room = place.discord, place.discord.channel("standup", kind=kind)
     discord.say(place.priya, room, f"{discord.bot.mention} why?")
-    await place.received(1)
+    await place.wait_for_messages(1)
     assert place.engine.received[0].conversation == place.key(room)
     assert discord.threads(room) == []

@@ -17,7 +17,7 @@ from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.platforms.discord import gateway
 from bot.platforms.discord.listener import DiscordListener
 from tests.fakes.discord import Answers, Channel, Permission
-from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot, ended
+from tests.platforms.discord.connected_bot import ConnectedBot, cancel_task, connected_bot
 from tests.platforms.fake_engine import SharedLeases
 from tests.rendering.turns import a_reply, a_view
 
@@ -37,10 +37,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "IDENTIFY_SECONDS", 0.01)
 
 
-async def asked(place: ConnectedBot, text: str = "why?") -> Channel:
+async def ask_in_channel(place: ConnectedBot, text: str = "why?") -> Channel:
     """Let Priya ask in #incidents, and return the thread of the answer."""
     said = place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} {text}")
-    await place.received(len(place.engine.received) + 1)
+    await place.wait_for_messages(len(place.engine.received) + 1)
     (thread,) = [each for each in place.discord.threads(place.channel) if each.id == said.id]
     return thread
 
@@ -65,16 +65,16 @@ async def test_only_needed_intents_are_requested(switched_on: bool, more: int) -
 async def test_an_intent_that_was_switched_off_in_between_is_done_without(
     worker: ConnectedBot, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listed = worker.discord.app.described
+    listed = worker.discord.app.to_json
 
-    def outdated() -> dict[str, object]:
+    def outdated_description() -> dict[str, object]:
         return {**listed(), "flags": 1 << 19}
 
     worker.discord.app.message_content = False
-    worker.discord.app.described = outdated  # type: ignore[method-assign]
+    worker.discord.app.to_json = outdated_description  # type: ignore[method-assign]
     async with worker.running():
         assert not int(worker.discord.gateway.live[0].intents) & MESSAGE_CONTENT
-        await asked(worker)
+        await ask_in_channel(worker)
     assert "Message Content intent" in caplog.text
     assert "Fix:" in caplog.text
 
@@ -102,19 +102,19 @@ async def test_a_token_that_is_withdrawn_ends_the_listener_and_frees_the_gateway
 
 
 async def test_a_connection_that_breaks_is_resumed_and_nothing_is_lost(place: ConnectedBot) -> None:
-    await asked(place)
+    await ask_in_channel(place)
     await place.discord.gateway.drop()
     place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} and since when?")
-    await place.received(2)
+    await place.wait_for_messages(2)
     assert place.texts == ["why?", "and since when?"]
-    assert place.discord.gateway.identified == 1
+    assert place.discord.gateway.identify_count == 1
 
 
 async def test_discord_may_ask_for_another_connection(place: ConnectedBot) -> None:
     place.discord.gateway.ask_to_reconnect()
-    await place.discord.gateway.reopened(2)
-    await asked(place)
-    assert place.discord.gateway.identified == 1
+    await place.discord.gateway.wait_for_reconnect(2)
+    await ask_in_channel(place)
+    assert place.discord.gateway.identify_count == 1
 
 
 async def test_it_says_whether_messages_arrive_here_or_in_the_process_it_follows() -> None:
@@ -129,17 +129,17 @@ async def test_it_says_whether_messages_arrive_here_or_in_the_process_it_follows
         await stands(first, ListenerStatus.CONNECTING)
         await place.discord.come_back()
         await stands(first, ListenerStatus.CONNECTED)
-        await ended(one)
+        await cancel_task(one)
         assert await first.listening() is ListenerStatus.CONNECTING
         await stands(second, ListenerStatus.CONNECTED)
-        await ended(two)
+        await cancel_task(two)
 
 
 async def test_discord_that_is_down_is_waited_for(place: ConnectedBot) -> None:
     await place.discord.go_down()
     await place.discord.come_back()
-    await place.discord.gateway.connected()
-    await asked(place)
+    await place.discord.gateway.wait_for_connections()
+    await ask_in_channel(place)
     assert place.listening is not None
     assert not place.listening.done()
 
@@ -147,7 +147,7 @@ async def test_discord_that_is_down_is_waited_for(place: ConnectedBot) -> None:
 async def test_an_outage_at_the_start_is_waited_out(worker: ConnectedBot) -> None:
     worker.discord.fail("GET /gateway/bot", Answers(503), times=6)
     async with worker.running():
-        await asked(worker)
+        await ask_in_channel(worker)
 
 
 async def test_a_day_without_sessions_left_is_waited_out_before_the_token_is_withdrawn(
@@ -156,7 +156,7 @@ async def test_a_day_without_sessions_left_is_waited_out_before_the_token_is_wit
     worker.discord.limits.identifies_a_day = gateway.STARTS_KEPT
     listening = asyncio.create_task(worker.listener().run(worker.engine, worker.commands))
     await worker.discord.until(lambda: "takes no more new sessions" in caplog.text)
-    await ended(listening)
+    await cancel_task(listening)
     assert worker.discord.gateway.opened == 0
 
 
@@ -169,25 +169,25 @@ async def test_one_process_receives_and_another_takes_over_when_it_stops() -> No
         try:
             asked_before = place.leases.asked
             await place.discord.until(lambda: place.leases.asked > asked_before + 3)
-            assert place.discord.gateway.identified == 1
+            assert place.discord.gateway.identify_count == 1
             await place.stop()
-            await place.discord.gateway.connected()
+            await place.discord.gateway.wait_for_connections()
             assert place.leases.held[f"discord-gateway:{place.discord.app.id}"][0] == "two"
-            await asked(place)
+            await ask_in_channel(place)
         finally:
-            await ended(standing_by)
+            await cancel_task(standing_by)
 
 
 async def test_a_right_that_is_lost_closes_the_gateway_until_it_is_back() -> None:
     async with connected_bot(lease_seconds=SOON_OVER) as place:
         name = f"discord-gateway:{place.discord.app.id}"
         place.leases.held[name] = ("another", asyncio.get_running_loop().time() + 3600)
-        await place.discord.gateway.disconnected()
+        await place.discord.gateway.wait_for_disconnect()
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
         place.leases.held.clear()
-        await place.discord.gateway.connected()
-        await asked(place, "and now?")
-        await place.received(2)
+        await place.discord.gateway.wait_for_connections()
+        await ask_in_channel(place, "and now?")
+        await place.wait_for_messages(2)
         assert sorted(place.texts) == ["and now?", "why?"]
 
 
@@ -216,7 +216,7 @@ async def test_a_database_that_stays_away_ends_the_work_before_the_lease_does() 
     async with asyncio.timeout(15):
         while not lasted:
             await asyncio.sleep(0.01)
-    await ended(task)
+    await cancel_task(task)
     assert lasted[0] < 3.0
 
 
@@ -225,9 +225,9 @@ async def test_a_database_that_stays_away_ends_the_work_before_the_lease_does() 
 
 async def test_messages_of_a_downtime_are_read_afterwards(place: ConnectedBot) -> None:
     discord, dm = place.discord, place.discord.dm(place.priya)
-    thread = await asked(place)
+    thread = await ask_in_channel(place)
     discord.say(place.priya, dm, "hello")
-    await place.received(2)
+    await place.wait_for_messages(2)
     await place.stop()
     discord.say(place.priya, thread, "and since when?")
     discord.say(discord.user("Sam"), thread, f"{place.priya.mention} you know that")
@@ -235,7 +235,7 @@ async def test_messages_of_a_downtime_are_read_afterwards(place: ConnectedBot) -
     discord.say(place.priya, dm, "mcp list")
     place.engaged += [each.conversation for each in place.engine.received]
     async with place.running():
-        await place.received(4)
+        await place.wait_for_messages(4)
         await place.quiet(thread)
         assert sorted(place.texts[2:]) == ["and since when?", "still there?"]
         where = {each.text: each.conversation for each in place.engine.received}
@@ -252,19 +252,19 @@ async def test_remarks_before_the_first_question_of_a_thread_are_not_answered_af
     for text in ("it is down", "really?", "I see 502s"):
         discord.say(place.priya, thread, text)
     discord.say(place.priya, thread, f"{discord.bot.mention} who deployed?")
-    await place.received(1)
+    await place.wait_for_messages(1)
     await place.stop()
     discord.say(place.priya, thread, "and when?")
     place.engaged += [each.conversation for each in place.engine.received]
     async with place.running():
-        await place.received(2)
+        await place.wait_for_messages(2)
         await place.quiet(thread)
         assert place.texts == ["who deployed?", "and when?"]
 
 
 async def test_a_session_that_cannot_be_resumed_is_followed_by_reading_up(place: ConnectedBot) -> None:
     discord = place.discord
-    thread = await asked(place)
+    thread = await ask_in_channel(place)
     place.engaged.append(place.key(place.channel, thread.id))
     (first,) = discord.gateway.live
     discord.gateway.refuses = True
@@ -272,7 +272,7 @@ async def test_a_session_that_cannot_be_resumed_is_followed_by_reading_up(place:
     discord.say(place.priya, thread, "and since when?")
     discord.gateway.forget_sessions()
     discord.gateway.refuses = False
-    await place.received(2)
+    await place.wait_for_messages(2)
     assert place.texts == ["why?", "and since when?"]
     assert first not in discord.gateway.live
 
@@ -287,7 +287,7 @@ async def test_a_thread_that_was_opened_and_never_had_its_question_gets_it(monke
         place.engine.opened.set()
         assert place.texts == []
         async with place.running("two"):
-            await place.received(1)
+            await place.wait_for_messages(1)
             (thread,) = place.discord.threads(place.channel)
             assert place.engine.received[0].conversation == place.key(place.channel, thread.id)
 
@@ -298,7 +298,7 @@ async def test_a_mention_during_a_downtime_is_answered_after_the_start(place: Co
     hidden = discord.channel("hidden")
     hidden.forbid(discord.bot, Permission.READ_MESSAGE_HISTORY)
     theirs = discord.thread(place.priya, place.channel, "theirs")
-    before = await asked(place, "before")
+    before = await ask_in_channel(place, "before")
     place.engaged.append(place.key(place.channel, before.id))
     await place.stop()
     discord.clock.advance(2 * backfill.CLOCKS_DIFFER.total_seconds())
@@ -310,7 +310,7 @@ async def test_a_mention_during_a_downtime_is_answered_after_the_start(place: Co
     discord.say(place.priya, place.channel, f"{discord.bot.mention} mcp list")
     discord.say(place.priya, place.channel, f"{discord.bot.mention}")
     async with place.running("two"):
-        await place.received(4)
+        await place.wait_for_messages(4)
         await place.quiet(side)
         assert sorted(place.texts) == ["before", "in here?", "in place?", "why?"]
         where = {each.text: each.conversation for each in place.engine.received}
@@ -319,7 +319,7 @@ async def test_a_mention_during_a_downtime_is_answered_after_the_start(place: Co
         assert where["in place?"] == place.key(side)
         assert where["in here?"] == place.key(place.channel, theirs.id)
         assert place.commands.requests == []
-        assert not discord.calls.refused()
+        assert not discord.calls.failed_calls()
     await place.stop()
     place.engaged += [place.key(place.channel, thread.id), place.key(side)]
     async with place.running("three"):
@@ -330,19 +330,19 @@ async def test_a_mention_during_a_downtime_is_answered_after_the_start(place: Co
 async def test_all_messages_of_one_user_in_a_downtime_are_received(place: ConnectedBot) -> None:
     discord, dm = place.discord, place.discord.dm(place.priya)
     discord.say(place.priya, dm, "hello")
-    await place.received(1)
+    await place.wait_for_messages(1)
     place.engaged.append(place.engine.received[0].conversation)
     await place.stop()
     said = [f"number {number}" for number in range(message_handler.AT_ONCE + 10)]
     for text in said:
         discord.say(place.priya, dm, text)
     async with place.running():
-        await place.received(len(said) + 1)
+        await place.wait_for_messages(len(said) + 1)
         assert place.texts == ["hello", *said]
 
 
 async def test_a_question_whose_conversation_was_deleted_is_not_asked_again(place: ConnectedBot) -> None:
-    thread = await asked(place)
+    thread = await ask_in_channel(place)
     await place.draw(
         place.engine.knows(
             a_view(a_reply(0, "Because."), status=TurnStatus.DONE), place.engine.views[0].turn.conversation
@@ -361,7 +361,7 @@ async def test_a_question_whose_conversation_was_deleted_is_not_asked_again(plac
 
 async def test_messages_older_than_a_day_are_left_alone(place: ConnectedBot) -> None:
     discord = place.discord
-    thread = await asked(place)
+    thread = await ask_in_channel(place)
     await place.stop()
     discord.say(place.priya, thread, "and since when?")
     discord.clock.advance(timedelta(hours=backfill.HOURS + 1).total_seconds())
@@ -377,10 +377,10 @@ async def test_discord_that_ends_every_new_session_is_not_asked_for_one_without_
     before = len(place.discord.calls.of("GET /gateway/bot"))
     for count in range(1, gateway.HASTY + 2):
         place.discord.gateway.invalidate()
-        await place.discord.gateway.reopened(count + 1)
+        await place.discord.gateway.wait_for_reconnect(count + 1)
     assert len(place.discord.calls.of("GET /gateway/bot")) == before + 1
     assert "ends every new session" in caplog.text
-    await asked(place)
+    await ask_in_channel(place)
 
 
 async def test_log_lines_of_the_library_without_use_to_operators_are_left_out(
@@ -389,7 +389,7 @@ async def test_log_lines_of_the_library_without_use_to_operators_are_left_out(
     monkeypatch.setattr(discord.VoiceClient, "warn_nacl", True)
     monkeypatch.setattr(discord.VoiceClient, "warn_dave", True)
     async with connected_bot() as place:
-        await asked(place)
+        await ask_in_channel(place)
     assert [record.getMessage() for record in caplog.records if record.name.startswith("discord")] == []
 
 

@@ -17,7 +17,7 @@ from tests.fakes.discord.interactions import Interaction
 from tests.fakes.discord.messages import Message
 from tests.platforms.discord.connected_bot import ConnectedBot
 from tests.platforms.discord.payload_checks import labels
-from tests.platforms.discord.test_action_codec import drawn, named
+from tests.platforms.discord.test_action_codec import button_id, draw_view
 from tests.platforms.discord.test_cards import cards
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
@@ -68,8 +68,8 @@ def test_a_full_card_with_everything_that_is_offered_is_taken() -> None:
 
 
 async def test_a_grant_is_chosen_where_the_whole_call_is_shown(place: ConnectedBot) -> None:
-    card = await drawn(place, waiting())
-    viewed = await place.discord.press(place.priya, card, named(card, "view"))
+    card = await draw_view(place, waiting())
+    viewed = await place.discord.press(place.priya, card, button_id(card, "view"))
     shown = await whole(place, viewed)
     (menu,) = [node["custom_id"] for node in walk(shown.components) if node["type"] == 3]
     for label in ("Allow this very call", "Allow for 8 hours", "Always allow (admins)"):

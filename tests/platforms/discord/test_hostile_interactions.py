@@ -50,7 +50,7 @@ def asked_in(place: ConnectedBot, kept: Records, where: ConversationKey) -> None
     kept["apr-12345678"] = (view.turn, step)
 
 
-async def forged(place: ConnectedBot, channel: Channel, *custom_ids: str) -> Message:
+async def post_forged_buttons(place: ConnectedBot, channel: Channel, *custom_ids: str) -> Message:
     """Post a bot message with forged buttons."""
     row = [{"type": BUTTON, "style": PLAIN, "label": custom_id, "custom_id": custom_id} for custom_id in custom_ids]
     body: dict[str, Any] = {"content": "x", "components": [{"type": 1, "components": row}]}
@@ -67,7 +67,7 @@ async def test_an_admin_of_one_server_approves_and_sees_nothing_of_another(press
         asked_in(place, kept, place.key(place.channel))
         other = place.discord.another_guild("Evil")
         mallory = place.discord.user("Mallory", admin=True, guild=other)
-        card = await forged(place, place.discord.channel("lair", guild=other), f"cs:{press}")
+        card = await post_forged_buttons(place, place.discord.channel("lair", guild=other), f"cs:{press}")
         pressed = await place.discord.press(mallory, card, f"cs:{press}")
         await place.discord.until(lambda: pressed.messages)
         assert pressed.text == ELSEWHERE
@@ -79,7 +79,9 @@ async def test_a_member_of_both_servers_approves_only_on_the_server_of_the_call(
         asked_in(place, kept, place.key(place.channel))
         other = place.discord.another_guild("Other")
         place.discord.join(place.priya, other)
-        card = await forged(place, place.discord.channel("elsewhere", guild=other), "cs:approve:apr-12345678:1")
+        card = await post_forged_buttons(
+            place, place.discord.channel("elsewhere", guild=other), "cs:approve:apr-12345678:1"
+        )
         pressed = await place.discord.press(place.priya, card, "cs:approve:apr-12345678:1")
         await place.discord.until(lambda: pressed.messages)
         assert place.engine.decisions == []
@@ -90,7 +92,7 @@ async def test_a_call_of_another_platform_is_not_decided_in_discord() -> None:
     async with with_approvals() as (place, kept):
         asked_in(place, kept, ConversationKey("slack", place.discord.guild.id, "C1", ""))
         boss = place.discord.user("Boss", admin=True)
-        card = await forged(place, place.channel, "cs:approve:apr-12345678:1")
+        card = await post_forged_buttons(place, place.channel, "cs:approve:apr-12345678:1")
         pressed = await place.discord.press(boss, card, "cs:approve:apr-12345678:1")
         await place.discord.until(lambda: pressed.messages)
         assert pressed.text == ELSEWHERE
@@ -105,7 +107,7 @@ async def test_a_press_in_a_direct_conversation_has_the_rights_of_the_place_of_t
         ops = place.discord.role("ops", place.priya)
         elsewhere = place.discord.channel("elsewhere", guild=other)
         asked_in(place, kept, ConversationKey("discord", other.id, elsewhere.id, ""))
-        card = await forged(place, place.discord.dm(place.priya), "cs:approve:apr-12345678:1")
+        card = await post_forged_buttons(place, place.discord.dm(place.priya), "cs:approve:apr-12345678:1")
         await place.discord.press(place.priya, card, "cs:approve:apr-12345678:1")
         await place.discord.until(lambda: place.engine.decisions)
         ((_, member),) = place.engine.decisions
@@ -118,7 +120,7 @@ async def test_a_user_who_left_the_server_decides_nothing_there_from_a_direct_co
         sam = place.discord.user("Sam", admin=True)
         dm = place.discord.dm(sam)
         asked_in(place, kept, ConversationKey("discord", place.discord.guild.id, dm.id, ""))
-        card = await forged(place, dm, "cs:approve:apr-12345678:1")
+        card = await post_forged_buttons(place, dm, "cs:approve:apr-12345678:1")
         place.discord.leave(sam)
         await place.discord.press(sam, card, "cs:approve:apr-12345678:1")
         await place.discord.until(lambda: place.engine.decisions)
@@ -138,7 +140,7 @@ async def test_turns_of_another_server_are_not_touched(kind: str) -> None:
         place.engine.knows(a_view(a_reply(0, "The pool."), status=TurnStatus.DONE), place.key(place.channel))
         other = place.discord.another_guild("Evil")
         mallory = place.discord.user("Mallory", admin=True, guild=other)
-        card = await forged(place, place.discord.channel("lair", guild=other), f"cs:{kind}")
+        card = await post_forged_buttons(place, place.discord.channel("lair", guild=other), f"cs:{kind}")
         pressed = await place.discord.press(mallory, card, f"cs:{kind}")
         await place.discord.until(lambda: pressed.messages)
         assert pressed.text == ELSEWHERE

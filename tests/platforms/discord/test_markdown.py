@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.platforms.discord.markdown import JOINER, code_block, dialect, inline_code
-from tests.platforms.discord.payload_checks import named, small_lines
+from tests.platforms.discord.payload_checks import mentioned_users, small_lines
 from tests.rendering.markdown_texts import ANY
 
 
@@ -65,7 +65,7 @@ def test_a_wide_table_becomes_a_list() -> None:
 def test_markup_that_only_this_program_writes_is_escaped() -> None:
     shown = dialect("-# ✓ bank.pay  done\n\n||hidden|| <@123> @everyone <t:1:R> </mcp remove:1> <:x:1>")
     assert small_lines(shown) == []
-    assert named(shown) == set()
+    assert mentioned_users(shown) == set()
     assert "||" not in shown
     assert "<t:" not in shown
 
@@ -85,20 +85,20 @@ CODES = st.lists(
 
 @given(CODES)
 def test_code_can_be_copied_as_it_was_written(code: str) -> None:
-    assert copied(code_block(code, "py")) == (code or " ")
+    assert copied_text(code_block(code, "py")) == (code or " ")
     line = code.replace("\n", "")
-    assert copied(inline_code(line)) == line
-    assert named(code_block(code)) == named(inline_code(line)) == set()
+    assert copied_text(inline_code(line)) == line
+    assert mentioned_users(code_block(code)) == mentioned_users(inline_code(line)) == set()
 
 
 @given(CODES)
 def test_code_in_an_answer_has_no_character_that_the_model_has_not_written(code: str) -> None:
     fence = "`" * 40
     assert JOINER not in dialect(f"{fence}\n{code}\n{fence}")
-    assert copied(dialect(f"{fence}\n{code}\n{fence}")).strip("\n ") == code.strip("\n ")
+    assert copied_text(dialect(f"{fence}\n{code}\n{fence}")).strip("\n ") == code.strip("\n ")
 
 
-def copied(markdown: str) -> str:
+def copied_text(markdown: str) -> str:
     """Return the copied text, as Discord's clients read code blocks, inline code and escapes."""
     return re.sub(
         r"```(?:[a-z]+\n|\n)(?P<block>.*?)\n```|(?P<ticks>`+)(?P<code>.*?[^`])(?P=ticks)(?!`)|\\(?P<mark>[^0-9A-Za-z\s])",
@@ -111,5 +111,5 @@ def copied(markdown: str) -> str:
 @given(ANY)
 def test_any_text_mentions_no_user_and_draws_no_small_line(text: str) -> None:
     shown = dialect(text)
-    assert named(shown) == set()
+    assert mentioned_users(shown) == set()
     assert small_lines(shown) == []

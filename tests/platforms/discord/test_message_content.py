@@ -63,7 +63,7 @@ POLL: dict[str, Any] = {
 }
 
 
-def forwarded(place: ConnectedBot, **fields: Any) -> dict[str, Any]:
+def forward_fields(place: ConnectedBot, **fields: Any) -> dict[str, Any]:
     snapshot = {
         "type": 0,
         "content": "please close ticket 12",
@@ -84,19 +84,19 @@ async def test_forwards_previews_and_stickers_reach_the_model(place: ConnectedBo
     discord, dm = place.discord, place.discord.dm(place.priya)
     file = {"id": "77", "filename": "log.txt", "size": 3, "url": "https://x.example/l", "proxy_url": "x"}
     cases: list[tuple[str, dict[str, Any]]] = [
-        ("", forwarded(place)),
-        ("what is this?", forwarded(place, content=f"{discord.bot.mention}", embeds=[EMBED])),
-        ("", forwarded(place, content="", attachments=[file])),
-        ("", forwarded(place, content="")),
-        ("", forwarded(place, embeds=None)),
+        ("", forward_fields(place)),
+        ("what is this?", forward_fields(place, content=f"{discord.bot.mention}", embeds=[EMBED])),
+        ("", forward_fields(place, content="", attachments=[file])),
+        ("", forward_fields(place, content="")),
+        ("", forward_fields(place, embeds=None)),
         ("look", {"embeds": [EMBED]}),
         ("vote", {"poll": POLL}),
         ("", {"sticker_items": [{"id": "1", "name": "Wave", "format_type": 1}]}),
     ]
     for text, extra in cases:
         discord.say(place.priya, dm, text, extra=extra)
-    discord.say(place.priya, place.channel, "fyi", extra=forwarded(place, content=f"{discord.bot.mention} hi"))
-    await place.received(len(cases))
+    discord.say(place.priya, place.channel, "fyi", extra=forward_fields(place, content=f"{discord.bot.mention} hi"))
+    await place.wait_for_messages(len(cases))
     await place.quiet()
     said = READ.replace("\n", "\n    ")
     assert [(each.text, each.context) for each in place.engine.received] == [
@@ -122,7 +122,7 @@ async def test_webhooks_and_polls_are_read_in_threads_and_replies(place: Connect
     invalid = discord.say(hook, place.channel, "hi", extra={"embeds": [EMBED, {"fields": None}], "flags": None})
     for message in (alert, v2, unknown, poll, invalid):
         discord.reply(place.priya, message, f"{discord.bot.mention} investigate this")
-    await place.received(5)
+    await place.wait_for_messages(5)
     said = READ.replace("\n", "\n    ")
     assert [each.context for each in place.engine.received] == [
         (f"grafana: {said}",),
@@ -143,7 +143,7 @@ async def test_a_quote_mentions_nobody(place: ConnectedBot) -> None:
     discord.say(place.priya, place.channel, f"> {bot.mention} why?\nhe asked that")
     discord.say(place.priya, place.channel, f">>> he asked:\n{bot.mention} why?")
     discord.say(place.priya, place.channel, f"> {bot.mention} why?\n{bot.mention} answer him")
-    await place.received(1)
+    await place.wait_for_messages(1)
     await place.quiet()
     assert place.texts == ["> @countersign why?\n@countersign answer him"]
 
@@ -164,9 +164,9 @@ async def test_no_event_breaks_the_connection(place: ConnectedBot, caplog: pytes
         discord.gateway.tell(event, {"id": "x", "guild_id": place.discord.guild.id}, None, None)
     asked = discord.say(place.priya, place.channel, f"{discord.bot.mention} poll?", extra={"poll": POLL})
     discord.reply(place.priya, asked, f"{discord.bot.mention} and?")
-    await place.received(len(broken) + 1)
+    await place.wait_for_messages(len(broken) + 1)
     assert [text for text in place.texts if text.isdigit()] == ["0", "1", "2", "3", "4"]
     assert any("Roll back?" in line for line in place.engine.received[-1].context)
-    assert discord.gateway.identified == 1
+    assert discord.gateway.identify_count == 1
     assert len(discord.gateway.live) == 1
     assert "event MESSAGE_CREATE from Discord not parsed" in caplog.text

@@ -29,7 +29,7 @@ async def test_a_long_answer_that_cannot_be_attached_is_begun_and_said_to_be_cut
     worker.channel.forbid(worker.discord.bot, Permission.ATTACH_FILES)
     view = a_view(a_reply(0, "word " * 5_000), status=TurnStatus.DONE)
     await worker.draw(worker.engine.knows(view, worker.key(worker.channel, thread.id)))
-    first, *_, last = worker.posted(thread)
+    first, *_, last = worker.public_messages(thread)
     assert first.content.startswith("word")
     assert "The whole answer, 24,999 characters, could not be attached: the bot lacks the permission" in last.content
     assert last.files == []
@@ -47,15 +47,15 @@ async def test_a_message_that_is_too_old_to_be_edited_is_posted_anew_where_nothi
     worker.channel.forbid(worker.discord.bot, Permission.READ_MESSAGE_HISTORY)
     worker.discord.fail(PATCH, Fails(30046), 20)
     await worker.draw(worker.engine.knows(a_view(a_reply(0, "two")), key))
-    assert worker.posted(thread)[-1].content.startswith("two")
-    assert worker.posted(thread)[-1].reply_to is None
+    assert worker.public_messages(thread)[-1].content.startswith("two")
+    assert worker.public_messages(thread)[-1].reply_to is None
 
 
 async def test_a_hint_is_said_where_nothing_can_be_replied_to(place: ConnectedBot) -> None:
     place.channel.forbid(place.discord.bot, Permission.READ_MESSAGE_HISTORY)
     place.discord.say(place.priya, place.channel, place.discord.bot.mention)
-    await place.discord.until(place.posted)
-    assert [message.content for message in place.posted()] == [NOTHING_SAID]
+    await place.discord.until(place.public_messages)
+    assert [message.content for message in place.public_messages()] == [NOTHING_SAID]
 
 
 async def test_a_command_that_was_said_is_answered_where_nothing_can_be_replied_to() -> None:
@@ -63,8 +63,8 @@ async def test_a_command_that_was_said_is_answered_where_nothing_can_be_replied_
         place.channel.forbid(place.discord.bot, Permission.READ_MESSAGE_HISTORY)
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} mcp list")
         await place.reads("All is well.", channel=place.discord.dm(place.priya))
-        await place.discord.until(lambda: [message.content for message in place.discord.posted(place.channel)])
-        assert [message.content for message in place.discord.posted(place.channel)] == [SENT_DIRECTLY]
+        await place.discord.until(lambda: [message.content for message in place.discord.bot_messages(place.channel)])
+        assert [message.content for message in place.discord.bot_messages(place.channel)] == [SENT_DIRECTLY]
 
 
 @pytest.mark.parametrize("trouble", ["locked", "deleted", "no thread messages", "expelled", "unseen"])

@@ -24,8 +24,8 @@ async def test_every_message_says_that_it_is_to_be_there_once() -> None:
                 await surface.post_notice(NoticeTarget(str(place.key())), Notice("Something waits."))
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} mcp list")
         dm = place.discord.dm(place.priya)
-        await place.discord.until(lambda: any(message.files for message in place.discord.posted(dm)))
-        await place.discord.until(lambda: any(each.content == SENT_DIRECTLY for each in place.seen()))
+        await place.discord.until(lambda: any(message.files for message in place.discord.bot_messages(dm)))
+        await place.discord.until(lambda: any(each.content == SENT_DIRECTLY for each in place.visible_messages()))
         posts = place.discord.calls.of(POST)
         assert len(posts) == 7
         assert all(call.body["enforce_nonce"] for call in posts)

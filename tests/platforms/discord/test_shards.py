@@ -18,7 +18,7 @@ from bot.platforms.discord import gateway
 from bot.platforms.discord.app_commands import ASK_ABOUT_THIS
 from bot.platforms.discord.gateway import shard_of
 from tests.fakes.discord import Answer, Channel, FakeDiscord
-from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot, ended
+from tests.platforms.discord.connected_bot import ConnectedBot, cancel_task, connected_bot
 
 SHARDS = 4
 COMMANDS = "PUT /applications/{application}/commands"
@@ -54,7 +54,7 @@ async def a_process(place: ConnectedBot, name: str) -> AsyncIterator[asyncio.Tas
     try:
         yield listening
     finally:
-        await ended(listening)
+        await cancel_task(listening)
 
 
 def holders(place: ConnectedBot) -> list[str]:
@@ -71,7 +71,7 @@ def began_in_turns(place: ConnectedBot, sessions: int) -> bool:
     return len(turns) == len(begun) == sessions and apart and all(map(ge, begun, turns))
 
 
-def connected(discord: FakeDiscord) -> list[tuple[int, int]]:
+def connected_shards(discord: FakeDiscord) -> list[tuple[int, int]]:
     return sorted(session.shard for session in discord.gateway.live)
 
 
@@ -80,7 +80,8 @@ async def all_connected(place: ConnectedBot, **shares: int) -> None:
     everything = [(number, SHARDS) for number in range(SHARDS)]
     await place.discord.until(
         lambda: (
-            connected(place.discord) == everything and {name: holders(place).count(name) for name in shares} == shares
+            connected_shards(place.discord) == everything
+            and {name: holders(place).count(name) for name in shares} == shares
         )
     )
 
@@ -92,7 +93,7 @@ async def asked_everywhere(place: ConnectedBot, channels: list[Channel], text: s
     for number, channel in enumerate(channels):
         discord.say(place.priya, channel, f"{discord.bot.mention} {text} {number}")
     discord.say(place.priya, discord.dm(place.priya), f"{text} directly")
-    await place.received(before + SHARDS + 1)
+    await place.wait_for_messages(before + SHARDS + 1)
     await asyncio.sleep(0.2)
     wanted = [f"{text} {number}" for number in range(SHARDS)] + [f"{text} directly"]
     assert sorted(place.texts[before:]) == sorted(wanted)
@@ -117,7 +118,7 @@ async def test_two_processes_share_the_shards_and_one_that_stops_leaves_its_own(
             async with a_process(place, "two"):
                 await all_connected(place, one=2, two=2)
                 await asked_everywhere(place, channels, "why")
-                await ended(first)
+                await cancel_task(first)
                 await all_connected(place, two=SHARDS)
                 await asked_everywhere(place, channels, "and since when")
         assert place.leases.held == {}
@@ -150,7 +151,7 @@ async def test_a_process_without_a_shard_stands_by() -> None:
                 await asyncio.sleep(0.01)
         (identify,) = [payload["d"] for payload in place.discord.gateway.connections[0].heard if payload["op"] == 2]
         assert "shard" not in identify
-        await ended(listening)
+        await cancel_task(listening)
 
 
 async def test_missed_messages_are_read_by_the_shard_that_missed_them() -> None:
@@ -166,7 +167,7 @@ async def test_missed_messages_are_read_by_the_shard_that_missed_them() -> None:
             discord.say(place.priya, channel, f"{discord.bot.mention} anybody?")
         discord.say(place.priya, dm, "hello?")
         async with a_process(place, "two"):
-            await place.received(2 * (SHARDS + 1))
+            await place.wait_for_messages(2 * (SHARDS + 1))
             assert sorted(place.texts[SHARDS + 1 :]) == ["anybody?"] * SHARDS + ["hello?"]
             where: dict[str, ConversationKey] = {
                 message.text: message.conversation for message in place.engine.received

@@ -13,7 +13,7 @@ from bot.platforms.discord import interactions
 from tests.fakes.discord import TooMany
 from tests.platforms.discord.command_bot import command_bot
 from tests.platforms.discord.connected_bot import ConnectedBot
-from tests.platforms.discord.test_action_codec import drawn, named
+from tests.platforms.discord.test_action_codec import button_id, draw_view
 from tests.rendering.turns import a_step, a_view, an_approval
 
 QUICKLY = 10.0
@@ -37,12 +37,12 @@ async def test_a_press_in_hand_while_discord_asks_for_a_long_pause_does_not_hold
     before = asyncio.all_tasks()
     loop = asyncio.get_running_loop()
     step = a_step(StepStatus.AWAITING, approval=an_approval())
-    card = await drawn(place, a_view(step, status=TurnStatus.WAITING))
+    card = await draw_view(place, a_view(step, status=TurnStatus.WAITING))
     place.discord.fail("GET /guilds/{guild}/members/{user}", TooMany(20, everywhere=True), 5)
     place.discord.fail("POST /users/@me/channels", TooMany(20, everywhere=True), 5)
     place.discord.say(place.priya, place.discord.dm(place.priya), "hello")
     await place.discord.until(lambda: [call for call in place.discord.calls if call.status == 429])
-    await place.discord.press(place.priya, card, named(card, "approve"))
+    await place.discord.press(place.priya, card, button_id(card, "approve"))
     left = loop.time()
     await place.stop()
     assert loop.time() - left < QUICKLY

@@ -9,14 +9,14 @@ from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus, TurnView
 from bot.platforms.discord.components import OutgoingMessage, decode
 from bot.platforms.discord.message_layout import ANSWER_LIMITS, turn_messages
 from tests.platforms import sample_views
-from tests.platforms.discord.payload_checks import check_slot, labels, pressed
+from tests.platforms.discord.payload_checks import button_id, check_slot, labels
 from tests.platforms.sample_views import a_call, a_reply, a_view
 
 PRIYA = Author("discord", "1001", "Priya")
 THREAD = ConversationKey("discord", "1", "2", "3")
 
 
-def drawn(view: TurnView) -> dict[str, OutgoingMessage]:
+def messages_by_slot(view: TurnView) -> dict[str, OutgoingMessage]:
     """Return the outgoing messages by slot, after Discord's checks."""
     slots = turn_messages(sample_views.at(view, THREAD, PRIYA), sample_views.NOW)
     for slot in slots:
@@ -26,7 +26,7 @@ def drawn(view: TurnView) -> dict[str, OutgoingMessage]:
 
 
 def only(view: TurnView) -> str:
-    (slot,) = drawn(view).values()
+    (slot,) = messages_by_slot(view).values()
     return outline(slot)
 
 
@@ -71,9 +71,9 @@ def test_a_reply_that_is_being_written_is_drawn_as_far_as_it_is() -> None:
 
 
 def test_opinions_are_asked_for_at_the_final_answer_alone() -> None:
-    (slot,) = drawn(sample_views.ANSWERED).values()
-    assert decode(pressed(slot.components, "👍")) == SendFeedback(sample_views.ANSWERED.turn.id, FeedbackValue.GOOD)
-    assert decode(pressed(slot.components, "👎")) == SendFeedback(sample_views.ANSWERED.turn.id, FeedbackValue.BAD)
+    (slot,) = messages_by_slot(sample_views.ANSWERED).values()
+    assert decode(button_id(slot.components, "👍")) == SendFeedback(sample_views.ANSWERED.turn.id, FeedbackValue.GOOD)
+    assert decode(button_id(slot.components, "👎")) == SendFeedback(sample_views.ANSWERED.turn.id, FeedbackValue.BAD)
     assert "👍" not in only(a_view(a_reply(0, "I look."), status=TurnStatus.FAILED))
 
 
@@ -88,7 +88,7 @@ def test_the_result_of_a_call_by_hand_is_drawn_as_it_stands() -> None:
 def test_an_answer_of_three_messages_goes_on_where_it_was_cut_and_opens_its_code_again() -> None:
     words = [f"word{number}" for number in range(480)]
     code = "\n".join(["```python", *words, "```"])
-    slots = drawn(a_view(a_reply(0, f"Look:\n\n{code}\n\nThat is all."), status=TurnStatus.DONE))
+    slots = messages_by_slot(a_view(a_reply(0, f"Look:\n\n{code}\n\nThat is all."), status=TurnStatus.DONE))
     assert list(slots) == ["answer-0", "answer-0-1", "answer-0-2"]
     said = [slot.content for slot in slots.values()]
     assert said[0].endswith("\n```")
@@ -98,7 +98,7 @@ def test_an_answer_of_three_messages_goes_on_where_it_was_cut_and_opens_its_code
 
 def test_a_longer_answer_ends_in_a_file_with_all_of_it() -> None:
     text = "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(60))
-    slots = drawn(a_view(a_reply(0, text), status=TurnStatus.DONE))
+    slots = messages_by_slot(a_view(a_reply(0, text), status=TurnStatus.DONE))
     *beginning, last = slots.values()
     assert len(slots) == ANSWER_LIMITS.most_messages
     assert slots["answer-0"].content.startswith("Paragraph 0.")
@@ -111,17 +111,17 @@ def test_a_longer_answer_ends_in_a_file_with_all_of_it() -> None:
 
 def test_an_answer_that_people_would_read_needs_no_file() -> None:
     text = "\n\n".join(f"Paragraph {number}. " + "word " * 300 for number in range(10))
-    slots = drawn(a_view(a_reply(0, text), status=TurnStatus.DONE))
+    slots = messages_by_slot(a_view(a_reply(0, text), status=TurnStatus.DONE))
     assert len(slots) == ANSWER_LIMITS.most_messages
     assert not any(slot.file for slot in slots.values())
 
 
 def test_while_it_is_written_a_long_answer_shows_its_lasting_part_and_progress() -> None:
     text = "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(60))
-    *beginning, last = drawn(a_view(streaming=text)).values()
+    *beginning, last = messages_by_slot(a_view(streaming=text)).values()
     assert "Still writing: 30,9" in last.content
     assert not any(slot.file for slot in (*beginning, last))
-    complete = drawn(a_view(a_reply(0, text), status=TurnStatus.DONE))
+    complete = messages_by_slot(a_view(a_reply(0, text), status=TurnStatus.DONE))
     assert [(slot.name, slot.content) for slot in beginning] == [
         (slot.name, slot.content) for slot in list(complete.values())[:-1]
     ]
@@ -131,6 +131,6 @@ def test_of_very_many_calls_the_last_are_shown_and_the_rest_is_counted() -> None
     calls: list[Step] = [a_call(n, sample_views.LOGS, StepStatus.DONE, "x" * 500) for n in range(1, 48)]
     failed = a_call(48, sample_views.LOGS, StepStatus.FAILED, "no")
     last = [a_call(n, sample_views.LOGS, StepStatus.DONE, "y") for n in range(49, 49 + ANSWER_LIMITS.latest_calls)]
-    (slot,) = drawn(a_view(*calls, failed, *last, a_reply(90, "There."), status=TurnStatus.DONE)).values()
+    (slot,) = messages_by_slot(a_view(*calls, failed, *last, a_reply(90, "There."), status=TurnStatus.DONE)).values()
     assert slot.content.startswith("There.\n-# 48 earlier calls: 47 ✓  1 ✗\n-# ✓ grafana.search_logs  y\n")
     assert slot.content.count("search_logs") == ANSWER_LIMITS.latest_calls

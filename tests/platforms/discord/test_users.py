@@ -118,7 +118,7 @@ async def test_only_a_community_has_chosen_its_language(
     worker.discord.guild.locale = "ja"
     async with worker.running():
         worker.discord.say(worker.priya, worker.channel, f"{worker.discord.bot.mention} hello")
-        await worker.received(1)
+        await worker.wait_for_messages(1)
     (message,) = worker.engine.received
     assert message.locale.language == language
 

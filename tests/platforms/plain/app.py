@@ -350,9 +350,11 @@ class PlainListener:
             first, *lines = event["text"].split("\n")
             if first.startswith(SUBMIT):
                 opened, values = decode(first.removeprefix(SUBMIT)), dict(line.split(": ", 1) for line in lines)
-                self._interactions.on_modal(opened, self._by_name(opened, values, message.user), self._typed(message))
+                self._interactions.on_modal(
+                    opened, self._by_name(opened, values, message.user), self._make_command(message)
+                )
             else:
-                self._interactions.on_action(decode(first[1:]), self._typed(message))
+                self._interactions.on_action(decode(first[1:]), self._make_command(message))
             return True
         try:
             await (messages.handle_edit(message) if event["edited"] else messages.handle(message))
@@ -367,7 +369,7 @@ class PlainListener:
         names = {field.label: field.name for field in fields}
         return {names.get(label, label.casefold()): value for label, value in values.items()}
 
-    def _typed(self, message: PlatformMessage) -> TypedCommand:
+    def _make_command(self, message: PlatformMessage) -> TypedCommand:
         return TypedCommand(self._api, _conversation(message), message.user, self._pending, message.direct)
 
     async def locate(self, message: PlatformMessage) -> Location:
@@ -399,10 +401,10 @@ class PlainListener:
     async def run_command(
         self, message: PlatformMessage, _conversation: ConversationKey, words: tuple[str, ...]
     ) -> None:
-        self._interactions.on_command(words, self._typed(message))
+        self._interactions.on_command(words, self._make_command(message))
 
     async def notify_author(self, message: PlatformMessage, text: str) -> None:
-        await self._typed(message).tell(text)
+        await self._make_command(message).tell(text)
 
     post_hint = notify_author
 

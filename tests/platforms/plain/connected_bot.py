@@ -47,11 +47,11 @@ async def connected_bot(
             task = asyncio.create_task(
                 PlainListener(api, records or Lookups(), audience or AudiencePolicy()).run(bot.engine, bot.commands)
             )
-            stack.push_async_callback(_ended, task)
+            stack.push_async_callback(_cancel_task, task)
         yield bot
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _cancel_task(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

@@ -54,7 +54,7 @@ def _pieces(part: dict[str, Any]) -> Iterator[str]:
     for piece in part["elements"]:
         match piece["type"]:
             case "text" | "link":
-                yield _styled(piece["text"], piece.get("style", {}))
+                yield _styled_text(piece["text"], piece.get("style", {}))
             case "user":
                 yield f"@{piece['user_id']}"
             case "channel":
@@ -63,7 +63,7 @@ def _pieces(part: dict[str, Any]) -> Iterator[str]:
                 yield f"<{piece['fallback']}>"
 
 
-def _styled(text: str, style: dict[str, bool]) -> str:
+def _styled_text(text: str, style: dict[str, bool]) -> str:
     for name, mark in (("code", "`"), ("strike", "~"), ("italic", "_"), ("bold", "*")):
         text = f"{mark}{text}{mark}" if style.get(name) else text
     return text

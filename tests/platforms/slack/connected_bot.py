@@ -48,16 +48,18 @@ class ConnectedBot:
 
     def bot_posts(self, channel: Channel | None = None, thread: str | None = None) -> list[Message]:
         """Return the bot's messages, without ephemeral messages."""
-        return [message for message in self.slack.posted(channel or self.channel, thread) if not message.ephemeral_to]
+        return [
+            message for message in self.slack.bot_messages(channel or self.channel, thread) if not message.ephemeral_to
+        ]
 
     def whispers(self, user: User, channel: Channel | None = None) -> list[str]:
         """Return the ephemeral messages to this user."""
-        posted = self.slack.posted(channel or self.channel)
+        posted = self.slack.bot_messages(channel or self.channel)
         return [message.text for message in posted if message.ephemeral_to == user.id]
 
-    async def settled(self) -> None:
+    async def wait_for_responses(self) -> None:
         """Wait until each event of the fake has its response."""
-        await self.slack.until(lambda: all(each.settled.is_set() for each in self.slack.sent))
+        await self.slack.until(lambda: all(each.settled.is_set() for each in self.slack.sent_deliveries))
 
 
 @asynccontextmanager
@@ -104,8 +106,8 @@ async def connected_bot(
         )
         if listening:
             place.listening = asyncio.create_task(listener.run(engine, commands))
-            stack.push_async_callback(_ended, place.listening)
-            connected = asyncio.ensure_future(slack.sockets.connected())
+            stack.push_async_callback(_cancel_task, place.listening)
+            connected = asyncio.ensure_future(slack.sockets.wait_for_connections())
             await asyncio.wait({place.listening, connected}, return_when=asyncio.FIRST_COMPLETED)
             if place.listening.done():
                 connected.cancel()
@@ -123,7 +125,7 @@ def _passing(slack: FakeSlack) -> Callable[[float], Awaitable[None]]:
     return pause
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _cancel_task(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

@@ -21,7 +21,7 @@ from bot.storage.admin.installations import SqlInstallationStore
 from bot.storage.encryption import SecretBox
 from bot.storage.sqlite import open_sqlite
 from tests.fakes.slack import Channel, FakeSlack, Team, User
-from tests.migrated import migrated
+from tests.migrated import create_database
 from tests.platforms.fake_engine import FakeEngine, ScriptedCommands, SharedLeases
 
 ADDRESS = "https://bot.example.com"
@@ -93,7 +93,7 @@ async def an_installed_app(
             teams[0].id: slack.channel("incidents", ana, channel_id="C0FIRST01"),
             teams[1].id: slack.channel("incidents", ben, workspace=other, channel_id="C0OTHER01"),
         }
-        database = open_sqlite(await migrated(folder / "turns.db"))
+        database = open_sqlite(await create_database(folder / "turns.db"))
         stack.push_async_callback(database.close)
         store = SqlInstallationStore(database, SecretBox((b"k" * 32,)))
         credentials = AppCredentials(slack.app.client_id, slack.app.client_secret)
@@ -117,12 +117,12 @@ async def an_installed_app(
                 app.workspaces, app.factory.app_api, app_token=slack.app.app_token, records=records
             )
             place.listening = asyncio.create_task(listener.run(place.engine, place.commands))
-            stack.push_async_callback(_ended, place.listening)
-            await slack.sockets.connected()
+            stack.push_async_callback(_cancel_task, place.listening)
+            await slack.sockets.wait_for_connections()
         yield place
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _cancel_task(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

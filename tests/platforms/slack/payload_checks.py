@@ -66,7 +66,7 @@ def labels(blocks: Any) -> list[str]:
     return [part["text"]["text"] for part in parts(list(blocks)) if part.get("type") == "button"]
 
 
-def pressed(blocks: Any, label: str) -> tuple[str, str]:
+def button_action(blocks: Any, label: str) -> tuple[str, str]:
     """Return the `action_id` and the `value` of the button with this label."""
     (found,) = [part for part in parts(list(blocks)) if part.get("type") == "button" and part["text"]["text"] == label]
     return found["action_id"], found["value"]

@@ -11,15 +11,15 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from tests.fakes.slack import Fails, Message, Team, User
 from tests.platforms.slack.connected_bot import ConnectedBot
-from tests.platforms.slack.test_surface import placed
+from tests.platforms.slack.test_surface import placed_view
 from tests.rendering.turns import a_step, a_view, an_approval
 
 
-async def drawn(place: ConnectedBot, view: TurnView) -> Message:
+async def draw_view(place: ConnectedBot, view: TurnView) -> Message:
     """Return the last message of a view in a thread of #incidents."""
     root = place.slack.say(place.priya, place.channel, "please")
     key = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, root.ts)
-    await place.draw(placed(place, place.engine.knows(view, key), root.ts))
+    await place.draw(placed_view(place, place.engine.knows(view, key), root.ts))
     return place.bot_posts()[-1]
 
 
@@ -36,15 +36,15 @@ def somebody(place: ConnectedBot, name: str, **rights: bool | str) -> User:
 
 async def test_a_refusal_names_people_and_groups_and_calls_none_of_them(place: ConnectedBot) -> None:
     sam, group = somebody(place, "Sam"), place.slack.group("ops-approvers")
-    card = await drawn(place, waiting())
+    card = await draw_view(place, waiting())
     refusal = NotAllowed(f"You may not approve this. It needs slack-group:{group.id}, slack:{sam.id}.")
     place.engine.settlements = [refusal, refusal]
     await place.slack.press(place.priya, card, "cs.approve")
     await place.slack.until(lambda: place.whispers(place.priya))
     (told,) = place.whispers(place.priya)
     assert told.replace("\u2060", "") == "You may not approve this. It needs @ops-approvers, @sam."
-    (message,) = [each for each in place.slack.posted(place.channel) if each.ephemeral_to]
-    assert place.slack.called(message) == set()
+    (message,) = [each for each in place.slack.bot_messages(place.channel) if each.ephemeral_to]
+    assert place.slack.notified_ids(message) == set()
     await place.slack.press(place.priya, card, "cs.deny")
     await place.slack.until(lambda: place.slack.modals(place.priya))
     await place.slack.submit(place.priya, {"reason": "no"})
@@ -53,7 +53,7 @@ async def test_a_refusal_names_people_and_groups_and_calls_none_of_them(place: C
 
 async def test_a_user_of_another_workspace_with_an_id_of_this_one_is_an_outsider(place: ConnectedBot) -> None:
     twin = dataclasses.replace(place.priya, team=Team("T0OTHER001", "other"))
-    card = await drawn(place, waiting())
+    card = await draw_view(place, waiting())
     await place.slack.press(place.priya, card, "cs.deny")
     await place.slack.until(lambda: place.slack.modals(place.priya))
     await place.slack.submit(twin, {"reason": "no"})
@@ -74,7 +74,7 @@ async def test_a_user_of_another_workspace_with_an_id_of_this_one_is_an_outsider
 
 
 async def test_view_all_shows_everything_and_can_be_approved_there(place: ConnectedBot) -> None:
-    card = await drawn(place, waiting(text="long " * 400))
+    card = await draw_view(place, waiting(text="long " * 400))
     await place.slack.press(place.priya, card, "cs.view")
     await place.slack.until(lambda: place.slack.modals(place.priya))
     window = place.slack.modal(place.priya)
@@ -87,7 +87,7 @@ async def test_view_all_shows_everything_and_can_be_approved_there(place: Connec
 
 
 async def test_a_press_without_a_user_decides_nothing_and_is_answered(place: ConnectedBot) -> None:
-    card = await drawn(place, waiting())
+    card = await draw_view(place, waiting())
     place.slack.fail("users.info", Fails("fatal_error"), times=2)
     await place.slack.press(place.priya, card, "cs.approve")
     await place.slack.until(lambda: place.whispers(place.priya))

@@ -12,13 +12,13 @@ from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.sending import EYES, RENAME, SET_STATUS
 from tests.fakes.slack import Channel, Message
 from tests.platforms.slack.connected_bot import ConnectedBot
-from tests.platforms.slack.test_surface import asked, done, placed, running
+from tests.platforms.slack.test_surface import done, placed_view, post_question, running
 from tests.rendering.turns import a_step, a_view, an_approval
 
 
 def of(place: ConnectedBot, question: Message, view: TurnView, turn: str = "t1", **changes: Any) -> TurnView:
     """Return the view with this message as the beginning of its turn."""
-    view = placed(place, view, question.ts, question.channel)
+    view = placed_view(place, view, question.ts, question.channel)
     begun = dataclasses.replace(view.turn.question, message_id=f"{question.channel}:{question.ts}", **changes)
     return dataclasses.replace(view, turn=dataclasses.replace(view.turn, id=turn, question=begun))
 
@@ -33,7 +33,7 @@ def direct(place: ConnectedBot) -> tuple[Channel, Message]:
 
 
 async def test_a_status_shows_the_activity_until_the_answer(worker: ConnectedBot) -> None:
-    question = asked(worker)
+    question = post_question(worker)
     await worker.draw(of(worker, question, early("Looking at the tools")))
     assert worker.slack.status(worker.channel, question.ts) == "is looking at the tools…"
     called = a_step(StepStatus.STARTED)
@@ -43,18 +43,18 @@ async def test_a_status_shows_the_activity_until_the_answer(worker: ConnectedBot
     await worker.draw(of(worker, question, done("The pool.")))
     assert worker.slack.status(worker.channel, question.ts) == ""
     assert not question.reactions
-    assert not worker.slack.calls.refused()
+    assert not worker.slack.calls.failed_calls()
 
 
 async def test_a_status_is_set_again_only_when_it_changes_or_slack_is_about_to_clear_it(worker: ConnectedBot) -> None:
-    question = asked(worker)
+    question = post_question(worker)
     for _ in range(5):
         await worker.draw(of(worker, question, early("Asking the model")))
     assert len(worker.slack.calls.of(SET_STATUS)) == 1
 
 
 async def test_a_message_that_shows_the_same_needs_no_status(worker: ConnectedBot) -> None:
-    question = asked(worker)
+    question = post_question(worker)
     await worker.draw(of(worker, question, running()))
     await worker.draw(of(worker, question, running("The pool")))
     assert worker.slack.calls.of(SET_STATUS) == []
@@ -65,15 +65,15 @@ async def test_a_thread_gets_a_title_once(worker: ConnectedBot) -> None:
     for activity in ("Looking at the tools", "Asking the model"):
         await worker.draw(of(worker, question, early(activity), text="Why 502: is https://x.example/a down?"))
     assert worker.slack.workspace.sessions[dm.id, question.ts]["title"] == "Why 502 is https x.example a down?"
-    await worker.draw(of(worker, asked(worker), early("Asking the model"), turn="t2"))
+    await worker.draw(of(worker, post_question(worker), early("Asking the model"), turn="t2"))
     assert len(worker.slack.calls.of(RENAME)) == 2
-    assert not worker.slack.calls.refused()
+    assert not worker.slack.calls.failed_calls()
 
 
 async def test_a_turn_in_a_channel_is_a_session_with_a_title_that_can_be_stopped_and_says_if_it_waits(
     worker: ConnectedBot,
 ) -> None:
-    question = asked(worker)
+    question = post_question(worker)
     sessions = worker.slack.workspace.sessions
     await worker.draw(of(worker, question, early("Asking the model")))
     assert "status" not in sessions[worker.channel.id, question.ts]
@@ -85,11 +85,11 @@ async def test_a_turn_in_a_channel_is_a_session_with_a_title_that_can_be_stopped
     assert session["status"] == "suspended"
     await worker.draw(of(worker, question, done("The pool.")))
     assert session["status"] == "active"
-    assert not worker.slack.calls.refused()
+    assert not worker.slack.calls.failed_calls()
 
 
 async def test_a_quick_answer_needs_no_session(worker: ConnectedBot) -> None:
-    question = asked(worker)
+    question = post_question(worker)
     await worker.draw(of(worker, question, done("The pool.")))
     assert worker.slack.calls.of("agents.sessions.setStatus") == []
 
@@ -100,7 +100,7 @@ async def test_where_slack_shows_no_status_the_question_has_a_mark_until_there_i
     worker: ConnectedBot, taken_over: bool, waits: bool
 ) -> None:
     worker.slack.absent.add(SET_STATUS)
-    question = asked(worker)
+    question = post_question(worker)
     for activity in ("Looking at the tools", "Asking the model"):
         await worker.draw(of(worker, question, early(activity)))
     assert list(question.reactions) == [EYES]
@@ -115,7 +115,7 @@ async def test_without_its_scope_there_is_no_mark_and_no_further_attempt(worker:
     worker.slack.absent.add(SET_STATUS)
     worker.slack.installation.scopes.discard("reactions:write")
     for number in range(3):
-        question = asked(worker)
+        question = post_question(worker)
         await worker.draw(of(worker, question, early("Asking the model"), turn=f"t{number}"))
         await worker.draw(of(worker, question, done("The pool."), turn=f"t{number}"))
     assert len(worker.slack.calls.of("reactions.add")) == 1

@@ -23,15 +23,15 @@ async def after_a_downtime(*retries: float) -> AsyncIterator[tuple[ConnectedBot,
     Slack delivers again after `retries`, in seconds.
     """
 
-    async def engaged(_prefix: str, _seconds: float, _limit: int) -> Sequence[ConversationKey]:
+    async def active_keys(_prefix: str, _seconds: float, _limit: int) -> Sequence[ConversationKey]:
         return list(dict.fromkeys(message.conversation for message in reversed(place.engine.received)))
 
-    async with connected_bot(records=Lookups(active_conversations=engaged)) as place:
+    async with connected_bot(records=Lookups(active_conversations=active_keys)) as place:
         place.slack.post.retries = retries
         asked = place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
         place.slack.say(place.priya, place.slack.dm(place.priya), "hello")
         await place.slack.until(lambda: len(place.engine.received) == 2)
-        await place.settled()
+        await place.wait_for_responses()
         assert place.listening is not None
         place.listening.cancel()
         with suppress(asyncio.CancelledError):
@@ -88,8 +88,8 @@ async def test_a_message_that_slack_delivers_again_as_well_is_answered_once() ->
         slack.say(place.priya, place.channel, f"{slack.bot.mention} how many?")
         async with receiving(place):
             await slack.until(lambda: texts(place))
-            await place.settled()
-            for delivery in slack.sent[-2:]:
+            await place.wait_for_responses()
+            for delivery in slack.sent_deliveries[-2:]:
                 slack.post.again(delivery)
             slack.say(place.priya, slack.dm(place.priya), "and now?")
             await slack.until(lambda: "and now?" in texts(place))
@@ -121,7 +121,7 @@ async def test_remarks_before_the_first_question_of_a_thread_are_not_answered_af
                 await asyncio.sleep(0.01)
             slack.say(priya, place.channel, f"{slack.bot.mention} who deployed?", thread_ts=root.ts)
             await slack.until(lambda: "who deployed?" in texts(place))
-            await place.settled()
+            await place.wait_for_responses()
         slack.clock.advance(5)
         slack.say(priya, place.channel, "and when?", thread_ts=root.ts)
         async with receiving(place):
@@ -136,10 +136,10 @@ async def test_after_a_long_disconnection_a_missed_question_is_answered_once_and
     monkeypatch.setattr(listener, "FAILED_CHECKS", 1)
     monkeypatch.setattr(listener, "PING_SECONDS", 0.1)
 
-    async def engaged(_prefix: str, _seconds: float, _limit: int) -> Sequence[ConversationKey]:
+    async def active_keys(_prefix: str, _seconds: float, _limit: int) -> Sequence[ConversationKey]:
         return list(dict.fromkeys(message.conversation for message in reversed(place.engine.received)))
 
-    async with connected_bot(records=Lookups(active_conversations=engaged)) as place:
+    async with connected_bot(records=Lookups(active_conversations=active_keys)) as place:
         slack, channel = place.slack, place.channel
         slack.post.retries = ()
         sam = slack.user("Sam")
@@ -149,7 +149,7 @@ async def test_after_a_long_disconnection_a_missed_question_is_answered_once_and
         slack.say(place.priya, channel, f"{slack.bot.mention} why?", thread_ts=root.ts)
         await slack.until(lambda: len(place.engine.received) == 1)
         slack.say(sam, channel, "I had that, too", thread_ts=root.ts)
-        await place.settled()
+        await place.wait_for_responses()
         opened = slack.sockets.ever
         asked_for_a_url = len(slack.calls.of("apps.connections.open"))
         slack.fail("apps.connections.open", Fails("internal_error"), times=1000)
@@ -162,11 +162,11 @@ async def test_after_a_long_disconnection_a_missed_question_is_answered_once_and
         slack.say(sam, channel, "at noon", thread_ts=other.ts)
         await slack.until(lambda: len(slack.calls.of("apps.connections.open")) > asked_for_a_url + 4)
         slack.world.faults.clear("apps.connections.open")
-        await slack.sockets.opened(opened + 1)
+        await slack.sockets.wait_for_reconnect(opened + 1)
         await slack.until(lambda: len(place.engine.received) == 2)
         slack.say(place.priya, channel, f"{slack.bot.mention} anything else?", thread_ts=root.ts)
-        slack.post.again(next(each for each in slack.sent if each.event.get("ts") == missed.ts))
+        slack.post.again(next(each for each in slack.sent_deliveries if each.event.get("ts") == missed.ts))
         await slack.until(lambda: "anything else?" in [message.text for message in place.engine.received])
-        await place.settled()
+        await place.wait_for_responses()
         assert [message.text for message in place.engine.received] == ["why?", "and now?", "anything else?"]
         assert place.whispers(sam) == place.whispers(place.priya) == []

@@ -18,10 +18,10 @@ from bot.ports.platform import OpenElicitation
 from tests.platforms import sample_views
 from tests.platforms.sample_views import LISTING, NOW, SHOWN
 from tests.platforms.slack.block_text import outline
-from tests.platforms.slack.payload_checks import check_message, check_view, labels, pressed
+from tests.platforms.slack.payload_checks import button_action, check_message, check_view, labels
 
 
-def drawn(reply: Reply) -> str:
+def reply_outline(reply: Reply) -> str:
     sheet = command_reply(reply_message(reply))
     check_message(sheet.blocks, sheet.text)
     return outline(sheet.blocks)
@@ -29,7 +29,7 @@ def drawn(reply: Reply) -> str:
 
 def test_a_reply_has_its_text_its_table_its_buttons_and_its_page() -> None:
     assert (
-        drawn(LISTING)
+        reply_outline(LISTING)
         == """\
 *MCP servers* · 4 · 1 needs you
 | * * | *name* | *transport* | *tools* | *policy* |
@@ -44,13 +44,13 @@ def test_a_reply_has_its_text_its_table_its_buttons_and_its_page() -> None:
 
 def test_its_buttons_say_commands() -> None:
     sheet = command_reply(reply_message(LISTING))
-    assert decode(*pressed(sheet.blocks, "Review jira")) == RunCommand(("mcp", "review", "jira"))
-    assert decode(*pressed(sheet.blocks, "More ▶")) == RunCommand(("mcp", "list", "--page", "2"))
+    assert decode(*button_action(sheet.blocks, "Review jira")) == RunCommand(("mcp", "review", "jira"))
+    assert decode(*button_action(sheet.blocks, "More ▶")) == RunCommand(("mcp", "list", "--page", "2"))
 
 
 def test_details_stand_behind_their_names_and_dangerous_actions_ask_first() -> None:
     assert (
-        drawn(SHOWN)
+        reply_outline(SHOWN)
         == """\
 *jira* is connected.
 *address: *https://mcp.jira.example/
@@ -59,13 +59,15 @@ def test_details_stand_behind_their_names_and_dangerous_actions_ask_first() -> N
 [Remove jira](danger)"""
     )
     sheet = command_reply(reply_message(SHOWN))
-    assert decode(*pressed(sheet.blocks, "Remove jira")) == OpenConfirmation(
+    assert decode(*button_action(sheet.blocks, "Remove jira")) == OpenConfirmation(
         ("mcp", "remove", "jira"), "jira", "Remove jira"
     )
 
 
 def test_foreign_text_is_literal() -> None:
-    text = drawn(Reply("Look:", Table(("name",), (("**x** <!here>",),)), (("**n**", "[a](https://b.example)"),)))
+    text = reply_outline(
+        Reply("Look:", Table(("name",), (("**x** <!here>",),)), (("**n**", "[a](https://b.example)"),))
+    )
     assert "| **x** <!here> |" in text
     assert "***n**: *[a](https://b.example)" in text
 
@@ -82,7 +84,7 @@ def test_in_one_message_parts_that_do_not_fit_are_counted() -> None:
 
 
 def test_a_button_that_would_carry_too_much_is_left_out() -> None:
-    assert drawn(Reply("Hm", actions=(ReplyAction("Go", ("mcp", "x" * 3_000)),))) == "Hm"
+    assert reply_outline(Reply("Hm", actions=(ReplyAction("Go", ("mcp", "x" * 3_000)),))) == "Hm"
 
 
 WORDS = st.text(max_size=300)
@@ -180,8 +182,8 @@ Updated <now>"""
 
 def test_its_buttons_open_the_call_and_the_list() -> None:
     blocks = home_view(Home(NOW, [WAITING], servers=sample_views.SERVERS))["blocks"]
-    assert decode(*pressed(blocks, "View all")) == ViewCall(ApprovalRef("3a7f3c2e9b", 1))
-    assert decode(*pressed(blocks, "Open the list")) == RunCommand(("mcp", "list"))
+    assert decode(*button_action(blocks, "View all")) == ViewCall(ApprovalRef("3a7f3c2e9b", 1))
+    assert decode(*button_action(blocks, "Open the list")) == RunCommand(("mcp", "list"))
 
 
 def test_a_member_sees_no_servers_and_a_first_visit_is_welcomed() -> None:

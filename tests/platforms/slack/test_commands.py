@@ -13,22 +13,24 @@ from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 ADD = Form("mcp add:1", "Add a server", (Field("title", "Name", required=True), Field("where", "Address")))
 
 
-def invoked(place: ConnectedBot) -> Invocation:
+def last_invocation(place: ConnectedBot) -> Invocation:
     request = place.commands.requests[-1]
     assert isinstance(request, Invocation)
     return request
 
 
-async def whispered(place: ConnectedBot, *, text: str) -> Message:
+async def wait_for_whisper(place: ConnectedBot, *, text: str) -> Message:
     """Wait for an ephemeral message to Priya with this text, and return it."""
 
-    def found() -> list[Message]:
+    def matching_messages() -> list[Message]:
         return [
-            message for message in place.slack.posted(place.channel) if message.ephemeral_to and text in message.text
+            message
+            for message in place.slack.bot_messages(place.channel)
+            if message.ephemeral_to and text in message.text
         ]
 
-    await place.slack.until(found)
-    return found()[-1]
+    await place.slack.until(matching_messages)
+    return matching_messages()[-1]
 
 
 async def test_a_reply_names_people_of_any_name_as_text(place: ConnectedBot) -> None:
@@ -36,11 +38,11 @@ async def test_a_reply_names_people_of_any_name_as_text(place: ConnectedBot) -> 
     who = f"slack:{boss.id}, slack-group:{group.id}"
     place.commands.answers = [[Reply(f"Only {who} can do this: `--approvers {who}`.", failed=True)]]
     await place.slack.command(place.priya, "/mcp", "remove jira", place.channel)
-    answer = await whispered(place, text="can do this")
+    answer = await wait_for_whisper(place, text="can do this")
     text = answer.text.replace("\u2060", "")
     assert f"Only @*boss*.[x](http evil.example), @it_admins_ can do this: --approvers {who}." in text
     assert "'type': 'link'" not in str(answer.blocks)
-    assert place.slack.called(answer) == set()
+    assert place.slack.notified_ids(answer) == set()
 
 
 async def test_a_slow_command_is_acknowledged_at_once_and_answered_when_it_is_done() -> None:
@@ -48,12 +50,12 @@ async def test_a_slow_command_is_acknowledged_at_once_and_answered_when_it_is_do
     async with connected_bot(answers=[replies]) as place:
         place.commands.going_on.clear()
         typed = await place.slack.command(place.priya, "/mcp", "verify weather", place.channel)
-        assert typed.acknowledged
-        await whispered(place, text="0 of 20")
+        assert typed.is_acknowledged
+        await wait_for_whisper(place, text="0 of 20")
         place.commands.going_on.set()
-        await whispered(place, text="All is well.")
+        await wait_for_whisper(place, text="All is well.")
         assert len(place.slack.calls.of("response_url")) == 2
-        assert not place.slack.calls.refused()
+        assert not place.slack.calls.failed_calls()
 
 
 async def test_answers_to_a_button_replace_the_message_it_stands_in_while_the_address_takes_them() -> None:
@@ -61,21 +63,21 @@ async def test_answers_to_a_button_replace_the_message_it_stands_in_while_the_ad
     replies = [Reply(f"{number} of 20 checked") for number in range(20)] + [Reply("All is well.")]
     async with connected_bot(answers=[[first], replies]) as place:
         await place.slack.command(place.priya, "/mcp", "show weather", place.channel)
-        answer = await whispered(place, text="Look?")
+        answer = await wait_for_whisper(place, text="Look?")
         await place.slack.press(place.priya, answer, "Verify")
-        await whispered(place, text="All is well.")
-        assert len([message for message in place.slack.posted(place.channel) if message.ephemeral_to]) == 1
-        assert not place.slack.calls.refused()
+        await wait_for_whisper(place, text="All is well.")
+        assert len([message for message in place.slack.bot_messages(place.channel) if message.ephemeral_to]) == 1
+        assert not place.slack.calls.failed_calls()
 
 
 async def test_an_answer_comes_also_when_the_address_for_answers_is_gone() -> None:
     async with connected_bot(answers=[[Reply("Checking…"), Reply("All is well.")]]) as place:
         place.commands.going_on.clear()
         await place.slack.command(place.priya, "/mcp", "verify weather", place.channel)
-        await whispered(place, text="Checking")
+        await wait_for_whisper(place, text="Checking")
         place.slack.clock.advance(1801)
         place.commands.going_on.set()
-        await whispered(place, text="All is well.")
+        await wait_for_whisper(place, text="All is well.")
         assert len(place.slack.calls.of("chat.postEphemeral")) == 1
 
 
@@ -83,17 +85,17 @@ async def test_in_a_thread_a_command_is_said_to_the_bot_and_answered_there_once(
     async with connected_bot(answers=[[Reply("Two servers.")]]) as place:
         root = place.slack.say(place.priya, place.channel, "hm")
         place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} mcp list", thread_ts=root.ts)
-        answer = await whispered(place, text="Two servers.")
-        await place.settled()
+        answer = await wait_for_whisper(place, text="Two servers.")
+        await place.wait_for_responses()
         assert (answer.ephemeral_to, answer.thread_ts) == (place.priya.id, root.ts)
         assert len(place.commands.requests) == 1
-        assert invoked(place).conversation.thread == root.ts
+        assert last_invocation(place).conversation.thread == root.ts
         assert place.engine.received == []
 
 
 async def test_words_that_only_look_like_a_command_are_a_question(place: ConnectedBot) -> None:
     place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} profile the database for me")
-    await place.settled()
+    await place.wait_for_responses()
     assert place.commands.requests == []
     assert [each.text for each in place.engine.received] == ["profile the database for me"]
 
@@ -110,11 +112,11 @@ async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> No
     first = Reply("Page one.", actions=(ReplyAction("Sync", ("mcp", "sync")),), page=PageInfo(1, 2, ("mcp", "list")))
     async with connected_bot(answers=[[first], [Reply("Page two.")]]) as place:
         await place.slack.command(place.priya, "/mcp", "list", place.channel)
-        answer = await whispered(place, text="Page one.")
+        answer = await wait_for_whisper(place, text="Page one.")
         await place.slack.press(place.priya, answer, "More ▶")
-        await whispered(place, text="Page two.")
-        assert invoked(place).words == ("list", "--page", "2")
-        assert len([message for message in place.slack.posted(place.channel) if message.ephemeral_to]) == 1
+        await wait_for_whisper(place, text="Page two.")
+        assert last_invocation(place).words == ("list", "--page", "2")
+        assert len([message for message in place.slack.bot_messages(place.channel) if message.ephemeral_to]) == 1
 
 
 async def test_an_error_of_a_form_stands_below_its_field_and_the_modal_stays() -> None:
@@ -130,7 +132,7 @@ async def test_an_error_of_a_form_stands_below_its_field_and_the_modal_stays() -
 async def test_where_no_modal_can_be_opened_there_is_a_button_that_opens_it() -> None:
     async with connected_bot(answers=[[ADD], [ADD]]) as place:
         place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} mcp add")
-        answer = await whispered(place, text="form")
+        answer = await wait_for_whisper(place, text="form")
         await place.slack.press(place.priya, answer, "Open the form")
         await place.slack.until(lambda: place.slack.modals(place.priya))
 
@@ -144,10 +146,10 @@ async def test_a_form_that_takes_longer_than_slack_waits_is_acknowledged_and_tol
         await place.slack.until(lambda: place.slack.modals(place.priya))
         place.commands.begun.clear()
         sent = await place.slack.submit(place.priya, {"field.title": "weather"})
-        assert sent.acknowledged
+        assert sent.is_acknowledged
         assert "moment" in str(place.slack.modal(place.priya).drawn)
         place.commands.begun.set()
-        await whispered(place, text="Added weather.")
+        await wait_for_whisper(place, text="Added weather.")
         await place.slack.until(lambda: "Done" in str(place.slack.modal(place.priya).drawn))
 
 
@@ -164,7 +166,7 @@ async def test_how_far_a_sent_form_is_stands_in_its_modal_and_only_the_last_answ
         await place.slack.submit(place.priya, {"field.title": "weather"})
         await place.slack.until(lambda: "1 of 3" in str(place.slack.modal(place.priya).drawn))
         place.commands.going_on.set()
-        await whispered(place, text="Added weather.")
+        await wait_for_whisper(place, text="Added weather.")
         await place.slack.until(lambda: "Done" in str(place.slack.modal(place.priya).drawn))
         assert any("2 of 3" in str(call.args["view"]) for call in place.slack.calls.of("views.update"))
         assert place.whispers(place.priya) == ["Added weather."]
@@ -181,7 +183,7 @@ async def test_a_modal_that_was_closed_meanwhile_keeps_no_answer_back(monkeypatc
         await place.slack.submit(place.priya, {"field.title": "weather"})
         await place.slack.close_modal(place.priya)
         place.commands.going_on.set()
-        await whispered(place, text="Added weather.")
+        await wait_for_whisper(place, text="Added weather.")
 
 
 async def test_a_call_by_hand_outside_a_thread_begins_one(place: ConnectedBot) -> None:
@@ -201,7 +203,7 @@ async def test_a_document_is_shared_with_the_asker_alone() -> None:
         await place.slack.command(place.priya, "/mcp", "export", place.channel)
         dm = place.slack.dm(place.priya)
         await place.slack.until(lambda: any(post.files for post in place.bot_posts(dm)))
-        await whispered(place, text="Here they are.")
+        await wait_for_whisper(place, text="Here they are.")
         assert not any(post.files for post in place.bot_posts())
 
 
@@ -210,8 +212,8 @@ async def test_a_file_that_slack_does_not_take_is_named_and_the_answer_stays() -
     async with connected_bot(answers=[[Reply("Here they are.", document=document)]]) as place:
         place.slack.installation.scopes.discard("files:write")
         await place.slack.command(place.priya, "/mcp", "export", place.channel)
-        await whispered(place, text="Here they are.")
-        await whispered(place, text=not_shared_text("servers.json"))
+        await wait_for_whisper(place, text="Here they are.")
+        await wait_for_whisper(place, text=not_shared_text("servers.json"))
 
 
 async def test_an_error_of_a_slow_form_stands_in_its_modal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from tests.fakes.slack import FakeSlack
 from tests.platforms.slack.connected_bot import ConnectedBot
 
 
-async def found(place: ConnectedBot, app_token: str = "", signing_secret: str = "") -> list[Check]:
+async def run_checks(place: ConnectedBot, app_token: str = "", signing_secret: str = "") -> list[Check]:
     return [check async for check in diagnose(place.api, app_token=app_token, signing_secret=signing_secret)]
 
 
@@ -22,7 +22,7 @@ def summary(checks: list[Check]) -> list[tuple[str, CheckStatus]]:
 
 async def test_a_complete_setup_reports_user_and_workspace_without_a_connection(worker: ConnectedBot) -> None:
     slack = worker.slack
-    checks = await found(worker, slack.app.app_token, "s3cret")
+    checks = await run_checks(worker, slack.app.app_token, "s3cret")
     assert summary(checks) == [
         ("token", CheckStatus.WELL),
         ("scopes", CheckStatus.WELL),
@@ -41,7 +41,7 @@ async def test_every_missing_scope_is_named_with_its_purpose(worker: ConnectedBo
     assert missing(f" {scope.name}" for scope in SCOPES) == ()
     granted = worker.slack.app.installations[worker.slack.workspace.team.id].scopes
     granted -= {"files:read", "usergroups:read"}
-    checks = [check for check in await found(worker, worker.slack.app.app_token) if check.name.startswith("scope")]
+    checks = [check for check in await run_checks(worker, worker.slack.app.app_token) if check.name.startswith("scope")]
     without = {scope.name: scope.without for scope in SCOPES}
     assert [(check.name, check.finding, check.detail) for check in checks] == [
         (f"scope {name}", CheckStatus.BROKEN, f"It is missing: without it {without[name]}.")
@@ -73,16 +73,16 @@ async def test_a_token_that_slack_does_not_know_is_told_and_the_rest_is_looked_a
 
 async def test_a_persons_token_is_not_the_bots(worker: ConnectedBot) -> None:
     worker.api._identity = replace(await worker.api.identity(), bot="", scopes=frozenset())
-    checks = await found(worker, worker.slack.app.app_token)
+    checks = await run_checks(worker, worker.slack.app.app_token)
     assert checks[0].finding is CheckStatus.BROKEN
     assert "xoxb-" in checks[0].fix
     assert checks[1] == Check("scopes", CheckStatus.DOUBTFUL, UNSAID)
 
 
 async def test_an_app_token_without_a_connection_has_a_fix(worker: ConnectedBot) -> None:
-    wrong = (await found(worker, "xapp-wrong"))[-1]
+    wrong = (await run_checks(worker, "xapp-wrong"))[-1]
     worker.slack.app.app_scopes.clear()
-    scopeless = (await found(worker, worker.slack.app.app_token))[-1]
+    scopeless = (await run_checks(worker, worker.slack.app.app_token))[-1]
     for check in (wrong, scopeless):
         assert (check.name, check.finding) == ("Socket Mode", CheckStatus.BROKEN)
         assert "connections:write" in check.fix
@@ -90,5 +90,5 @@ async def test_an_app_token_without_a_connection_has_a_fix(worker: ConnectedBot)
 
 
 async def test_without_any_way_in_it_says_which_there_are(worker: ConnectedBot) -> None:
-    last = (await found(worker))[-1]
+    last = (await run_checks(worker))[-1]
     assert (last.name, last.finding, last.fix) == ("way in", CheckStatus.BROKEN, WAYS)

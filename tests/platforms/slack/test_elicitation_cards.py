@@ -20,7 +20,7 @@ from tests.platforms.sample_views import a_booking, a_reply, a_view, asked_back
 from tests.platforms.slack.block_text import outline
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 from tests.platforms.slack.payload_checks import check_message, labels, parts
-from tests.platforms.slack.test_action_codec import drawn
+from tests.platforms.slack.test_action_codec import draw_view
 from tests.platforms.slack.test_streaming import ask, in_dm
 from tests.platforms.slack.test_surface import running
 from tests.rendering.turns import a_form, a_link, a_step
@@ -89,7 +89,7 @@ def test_a_stream_stops_while_a_server_waits_and_names_the_question() -> None:
 async def asking(place: ConnectedBot, elicitation: Elicitation) -> Message:
     """Return the card of an elicitation that waits for Priya."""
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(elicitation,)), status=TurnStatus.WAITING)
-    card = await drawn(place, view)
+    card = await draw_view(place, view)
     know(place, elicitation)
     return card
 
@@ -100,7 +100,7 @@ def know(place: ConnectedBot, elicitation: Elicitation) -> None:
     place.engine.inquiries[elicitation.id] = OpenElicitation(view.turn, step, elicitation)  # type: ignore[arg-type]
 
 
-async def answered(place: ConnectedBot, elicitation: Elicitation) -> None:
+async def redeliver_turn(place: ConnectedBot, elicitation: Elicitation) -> None:
     """Deliver the turn again with the current elicitation."""
     view = place.engine.views[-1]
     step = a_step(StepStatus.STARTED, elicitations=(elicitation,))
@@ -110,23 +110,23 @@ async def answered(place: ConnectedBot, elicitation: Elicitation) -> None:
 
 def alone(place: ConnectedBot, user: User) -> Message:
     """Return the last ephemeral message to this user."""
-    return [message for message in place.slack.posted(place.channel) if message.ephemeral_to == user.id][-1]
+    return [message for message in place.slack.bot_messages(place.channel) if message.ephemeral_to == user.id][-1]
 
 
 async def test_the_card_mentions_the_asked_user_once_and_becomes_its_outcome_in_place(place: ConnectedBot) -> None:
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(a_form(),)), status=TurnStatus.WAITING)
     asker = replace(view.turn.author, id=place.priya.id)
-    card = await drawn(place, replace(view, turn=replace(view.turn, author=asker)))
-    assert place.slack.called(card) == {place.priya.id}
-    assert "unfurl_links" not in str(place.slack.calls.refused())
+    card = await draw_view(place, replace(view, turn=replace(view.turn, author=asker)))
+    assert place.slack.notified_ids(card) == {place.priya.id}
+    assert "unfurl_links" not in str(place.slack.calls.failed_calls())
     count = len(place.bot_posts())
-    await answered(
+    await redeliver_turn(
         place, a_form(reply=ElicitationResult(ElicitationAction.ACCEPT, {"title": "x"}), answered_by="Priya")
     )
     assert len(place.bot_posts()) == count
     assert place.bot_posts()[-1] is card
     assert "Answered by Priya" in outline(card.blocks)
-    assert place.slack.called(card) == set()
+    assert place.slack.notified_ids(card) == set()
 
 
 async def test_the_address_of_a_page_is_shown_to_the_asked_user_alone_with_its_domain(place: ConnectedBot) -> None:
@@ -139,10 +139,10 @@ async def test_the_address_of_a_page_is_shown_to_the_asked_user_alone_with_its_d
     assert labels(shown.blocks) == ["Open pay.example.com", "I have finished", "Decline"]
     (way,) = [part for part in parts(list(shown.blocks)) if part.get("url")]
     assert (way["type"], way["url"], way["action_id"]) == ("button", PAGE, LINK_PRESSED)
-    assert place.slack.fetched(shown) == set()
+    assert place.slack.fetched_addresses(shown) == set()
     assert [part for part in parts(list(shown.blocks)) if part.get("type") in ("link", "user")] == []
     opened = await place.slack.press(place.priya, shown, "Open pay.example.com")
-    assert opened.acknowledged
+    assert opened.is_acknowledged
     assert place.engine.replied == []
     await place.slack.press(place.priya, shown, "I have finished")
     await place.slack.until(lambda: place.engine.replied)
@@ -162,16 +162,16 @@ async def test_in_a_direct_conversation_the_card_stays_where_it_is_and_no_link_u
     await place.draw(place.engine.knows(view, key))
     know(place, elicitation)
     card = place.bot_posts(dm)[-1]
-    before = card.written()
+    before = card.to_json()
     await place.slack.press(place.priya, card, "Show the link…")
-    await place.slack.until(lambda: place.slack.posted(dm)[-1] is not card)
-    shown = place.slack.posted(dm)[-1]
+    await place.slack.until(lambda: place.slack.bot_messages(dm)[-1] is not card)
+    shown = place.slack.bot_messages(dm)[-1]
     assert f"`{PAGE}`" in outline(shown.blocks)
-    assert place.slack.fetched(shown) == set()
+    assert place.slack.fetched_addresses(shown) == set()
     await place.slack.press(place.priya, shown, "I have finished")
-    await place.slack.until(lambda: any(FINISHED in message.text for message in place.slack.posted(dm)))
-    assert card.written() == before
-    assert place.slack.calls.refused() == []
+    await place.slack.until(lambda: any(FINISHED in message.text for message in place.slack.bot_messages(dm)))
+    assert card.to_json() == before
+    assert place.slack.calls.failed_calls() == []
 
 
 async def test_a_question_is_answered_from_home_and_told_in_the_direct_conversation() -> None:
@@ -194,10 +194,10 @@ async def test_a_question_is_answered_from_home_and_told_in_the_direct_conversat
         await place.slack.until(lambda: place.slack.modals(place.priya))
         await place.slack.submit(place.priya, {"Title": "x"})
         dm = place.slack.dm(place.priya)
-        await place.slack.until(lambda: SENT in [message.text for message in place.slack.posted(dm)])
+        await place.slack.until(lambda: SENT in [message.text for message in place.slack.bot_messages(dm)])
         ((_, reply, _),) = place.engine.replied
         assert reply == ElicitationResult(ElicitationAction.ACCEPT, {"title": "x"})
-        assert place.slack.calls.refused() == []
+        assert place.slack.calls.failed_calls() == []
 
 
 async def test_a_stream_is_stopped_before_a_question_and_slack_shows_that_an_answer_is_due(
@@ -214,4 +214,4 @@ async def test_a_stream_is_stopped_before_a_question_and_slack_shows_that_an_ans
     await worker.draw(in_dm(worker, a_turn(said, heard, streaming="It is there"), thread))
     assert worker.bot_posts(dm)[-1].stream is not None
     assert "Declined by Ana" in str([post.blocks for post in worker.bot_posts(dm)])
-    assert not worker.slack.calls.refused()
+    assert not worker.slack.calls.failed_calls()

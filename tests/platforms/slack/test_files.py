@@ -45,7 +45,7 @@ async def test_the_token_goes_to_no_other_host(url: str) -> None:
 
 async def test_a_file_beyond_the_limit_is_not_fetched(place: ConnectedBot, monkeypatch: pytest.MonkeyPatch) -> None:
     place.slack.say(place.priya, place.slack.dm(place.priya), "", files=[("big.bin", b"x" * 2000)])
-    await place.settled()
+    await place.wait_for_responses()
     (attachment,) = place.engine.received[0].attachments
     monkeypatch.setattr(http, "LARGEST_FILE", 1000)
     with pytest.raises(NotFound, match="larger"):
@@ -57,7 +57,7 @@ async def test_a_file_beyond_the_limit_is_not_fetched(place: ConnectedBot, monke
 
 async def test_a_missing_scope_is_named(place: ConnectedBot) -> None:
     place.slack.say(place.priya, place.slack.dm(place.priya), "", files=[("a.txt", b"x")])
-    await place.settled()
+    await place.wait_for_responses()
     (attachment,) = place.engine.received[0].attachments
     place.slack.installation.scopes.discard("files:read")
     with pytest.raises(DeliveryFailed, match="files:read"):

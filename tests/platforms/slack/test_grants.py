@@ -9,7 +9,7 @@ from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from tests.platforms.slack.connected_bot import ConnectedBot
 from tests.platforms.slack.payload_checks import parts
-from tests.platforms.slack.test_action_codec import drawn
+from tests.platforms.slack.test_action_codec import draw_view
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
 KNOWN = dataclasses.replace(NOTES, server_id="s-1")
@@ -20,7 +20,7 @@ def waiting() -> TurnView:
 
 
 async def test_grants_stand_in_the_menu_of_the_card(place: ConnectedBot) -> None:
-    card = await drawn(place, waiting())
+    card = await draw_view(place, waiting())
     (menu,) = [part for part in parts(list(card.blocks)) if part.get("type") == "overflow"]
     for label in ("Allow this very call", "Allow for 8 hours", "Always allow (admins)"):
         await place.slack.choose(place.priya, card, menu["action_id"], label)

@@ -60,7 +60,7 @@ def tabs_of(place: ConnectedBot, records: Records, clock: list[float]) -> HomeRe
     )
 
 
-def shown(place: ConnectedBot, user: User) -> str:
+def home_text(place: ConnectedBot, user: User) -> str:
     home = place.slack.home(user)
     return str(home.drawn) if home is not None else ""
 
@@ -70,11 +70,11 @@ async def test_an_open_tab_shows_a_new_waiting_call_by_itself(monkeypatch: pytes
     records = Records()
     async with connected_bot(records=Lookups(build_home=records.home)) as place:
         place.slack.open_home(place.priya)
-        await place.slack.until(lambda: "Nothing waits for you." in shown(place, place.priya))
+        await place.slack.until(lambda: "Nothing waits for you." in home_text(place, place.priya))
         records.ask()
-        await place.slack.until(lambda: "Waiting for you (1)" in shown(place, place.priya))
+        await place.slack.until(lambda: "Waiting for you (1)" in home_text(place, place.priya))
         records.waiting = ()
-        await place.slack.until(lambda: "Nothing waits for you." in shown(place, place.priya))
+        await place.slack.until(lambda: "Nothing waits for you." in home_text(place, place.priya))
 
 
 async def test_a_tab_on_which_nothing_has_changed_but_the_time_is_left_alone(worker: ConnectedBot) -> None:
@@ -85,7 +85,7 @@ async def test_a_tab_on_which_nothing_has_changed_but_the_time_is_left_alone(wor
         await tabs.refresh()
     assert len(records.asked) == 4
     assert len(worker.slack.calls.of(PUBLISH)) == 1
-    assert "Hello" in shown(worker, worker.priya)
+    assert "Hello" in home_text(worker, worker.priya)
 
 
 async def test_a_tab_that_was_opened_long_ago_is_not_looked_at_any_more(worker: ConnectedBot) -> None:
@@ -109,7 +109,7 @@ async def test_of_very_many_tabs_those_that_were_opened_last_are_kept_up(worker:
     records.ask()
     worker.slack.clock.advance(60)
     await tabs.refresh()
-    anew = [user.name for user in people if "Waiting for you (1)" in shown(worker, user)]
+    anew = [user.name for user in people if "Waiting for you (1)" in home_text(worker, user)]
     assert anew == [user.name for user in people[3:]]
 
 
@@ -120,10 +120,10 @@ async def test_where_slack_has_no_room_to_spare_tabs_wait_for_the_next_look(work
         await tabs.open(worker.priya.id, first_visit=False)
     records.ask()
     await tabs.refresh()
-    assert "Nothing waits for you." in shown(worker, worker.priya)
+    assert "Nothing waits for you." in home_text(worker, worker.priya)
     worker.slack.clock.advance(61)
     await tabs.refresh()
-    assert "Waiting for you (1)" in shown(worker, worker.priya)
+    assert "Waiting for you (1)" in home_text(worker, worker.priya)
 
 
 @pytest.mark.parametrize("trouble", [DatabaseUnavailable("The database is away."), RuntimeError("bug")])
@@ -138,7 +138,7 @@ async def test_a_tab_that_cannot_be_made_now_stays_as_it_was_and_holds_up_no_oth
     records.ask()
     records.trouble = [trouble]
     await tabs.refresh()
-    assert "Nothing waits for you." in shown(worker, worker.priya)
-    assert "Waiting for you (1)" in shown(worker, sam)
+    assert "Nothing waits for you." in home_text(worker, worker.priya)
+    assert "Waiting for you (1)" in home_text(worker, sam)
     await tabs.refresh()
-    assert "Waiting for you (1)" in shown(worker, worker.priya)
+    assert "Waiting for you (1)" in home_text(worker, worker.priya)

@@ -38,7 +38,7 @@ from tests.platforms.slack.payload_checks import check_message, check_view, labe
 LONG = "word " * 2_000
 
 
-def counted(text: str) -> int:
+def missing_count(text: str) -> int:
     """Return the number of missing characters in a cut text."""
     (found,) = re.findall(r"([\d,]+) more characters", text)
     return int(found.replace(",", ""))
@@ -49,7 +49,7 @@ def test_a_paragraph_says_how_much_of_it_is_missing() -> None:
     check_message([block], "x")
     shown = block["text"]["text"]
     assert len(shown) <= PLAIN_TEXT
-    assert counted(shown) + len(shown.partition("…")[0]) == pytest.approx(len(LONG), abs=3)
+    assert missing_count(shown) + len(shown.partition("…")[0]) == pytest.approx(len(LONG), abs=3)
 
 
 @pytest.mark.parametrize("length", [2_999, 3_000, 3_001])
@@ -102,7 +102,7 @@ def test_the_modals_around_a_call_take_any_text() -> None:
     check_view(confirm_modal(OpenConfirmation(("mcp", "remove", "jira"), "jira" * 40, LONG), "{}"))
     note = note_modal(LONG, LONG)
     check_view(note)
-    assert counted(note["blocks"][0]["text"]["text"]) > len(LONG) - PLAIN_TEXT
+    assert missing_count(note["blocks"][0]["text"]["text"]) > len(LONG) - PLAIN_TEXT
 
 
 def test_a_form_takes_any_label_hint_value_error_and_list_of_choices() -> None:
@@ -141,12 +141,12 @@ def test_an_endless_reply_counts_its_omissions() -> None:
     )
     sheet = command_reply(reply_message(reply))
     check_message(sheet.blocks, sheet.text)
-    assert counted(str(sheet.blocks)) > 10_000
+    assert missing_count(str(sheet.blocks)) > 10_000
 
 
 def test_a_detail_that_is_too_long_is_counted() -> None:
     sheet = command_reply(reply_message(Reply("Here.", details=(("text", "x" * (DETAIL_LIMIT + 7)),))))
-    assert counted(str(sheet.blocks)) == 7
+    assert missing_count(str(sheet.blocks)) == 7
 
 
 def test_a_task_of_a_stream_takes_any_title_and_result() -> None:

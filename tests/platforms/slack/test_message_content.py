@@ -196,7 +196,7 @@ async def test_a_forward_reaches_the_model_as_the_words_of_its_author(place: Con
     ):
         slack.say(place.priya, dm, text, extra={"attachments": attachments})
     slack.say(place.priya, place.channel, "fyi", extra={"attachments": [quoted]})
-    await place.settled()
+    await place.wait_for_responses()
     assert [(each.text, each.context) for each in place.engine.received] == [
         ("(forwarded a message)", ("forwarded from bob in #ops: please close ticket 12",)),
         ("is this done?", ("forwarded from bob in #ops: please close ticket 12",)),
@@ -217,14 +217,14 @@ async def test_a_forward_reaches_the_model_as_the_words_of_its_author(place: Con
 
 async def test_a_message_by_me_is_a_message(place: ConnectedBot) -> None:
     place.slack.say(place.priya, place.slack.dm(place.priya), "wants the news", extra={"subtype": "me_message"})
-    await place.settled()
+    await place.wait_for_responses()
     assert [message.text for message in place.engine.received] == ["wants the news"]
 
 
 async def test_an_alert_at_the_beginning_of_a_thread_is_its_context(place: ConnectedBot) -> None:
     alert = await _alert(place)
     place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} investigate this", thread_ts=alert)
-    await place.settled()
+    await place.wait_for_responses()
     (message,) = place.engine.received
     assert "FIRING" in message.context[0]
     assert "value: 17.4 %" in message.context[0]
@@ -242,7 +242,7 @@ async def test_a_quote_mentions_nobody(place: ConnectedBot) -> None:
         extra={"blocks": [rich(user, said, kind="rich_text_quote"), rich({"type": "text", "text": "he asked"})]},
     )
     slack.say(place.priya, place.channel, f"&gt; {bot.mention} why?\n{bot.mention} answer him")
-    await place.settled()
+    await place.wait_for_responses()
     assert [message.text for message in place.engine.received] == ["> @countersign why?\n@countersign answer him"]
 
 

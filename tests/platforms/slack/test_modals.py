@@ -34,7 +34,7 @@ from bot.platforms.slack.modals import (
 from tests.platforms import sample_views
 from tests.platforms.sample_views import ADDING, a_filing
 from tests.platforms.slack.block_text import outline
-from tests.platforms.slack.payload_checks import check_view, labels, parts, pressed
+from tests.platforms.slack.payload_checks import button_action, check_view, labels, parts
 
 REF = ApprovalRef("3a7f3c2e9b", 1)
 
@@ -44,7 +44,7 @@ def a_window(view: dict[str, Any]) -> dict[str, Any]:
     return view
 
 
-def sent(view: dict[str, Any], **typed: Any) -> ModalView:
+def submitted_view(view: dict[str, Any], **typed: Any) -> ModalView:
     """Return the submitted view with the `typed` values; the other fields keep their initial values."""
     values = {}
     for block in view["blocks"]:
@@ -85,7 +85,7 @@ def test_a_likely_secret_and_its_approval_are_in_the_view_of_the_whole_call_alon
     assert labels(shared) == ["Deny…"]
     whole = a_window(call_modal(step, 1, whole=True))["blocks"]
     assert str(sample_views.ROTATION["command"]) in outline(whole)
-    assert decode(*pressed(whole, "Approve: Create issue")) == Approve((REF,))
+    assert decode(*button_action(whole, "Approve: Create issue")) == Approve((REF,))
 
 
 def test_a_call_of_several_pages_is_approved_from_the_last_one() -> None:
@@ -110,8 +110,8 @@ def test_a_long_name_is_shown_to_its_end() -> None:
 
 def test_its_buttons_decide_the_same_call() -> None:
     blocks = a_window(call_modal(a_filing(StepStatus.AWAITING), 1))["blocks"]
-    assert decode(*pressed(blocks, "Approve: Create issue")) == Approve((REF,))
-    assert decode(*pressed(blocks, "Deny…")) == OpenDenyForm(REF)
+    assert decode(*button_action(blocks, "Approve: Create issue")) == Approve((REF,))
+    assert decode(*button_action(blocks, "Deny…")) == OpenDenyForm(REF)
 
 
 def test_a_decided_call_has_no_buttons_and_says_how_it_was_decided() -> None:
@@ -128,7 +128,7 @@ def test_a_call_too_long_for_one_modal_has_pages() -> None:
     text = "".join(f"[{number}]" for number in range(45_000))
     step = with_arguments({"text": text})
     first = a_window(call_modal(step, 1))
-    assert decode(*pressed(first["blocks"], "More ▶")) == ViewCall(REF, 2)
+    assert decode(*button_action(first["blocks"], "More ▶")) == ViewCall(REF, 2)
     shown, page = "", 1
     while True:
         blocks = a_window(call_modal(step, page))["blocks"]
@@ -153,15 +153,15 @@ def test_a_modal_of_any_arguments_is_within_the_limits_of_slack(arguments: dict[
 
 def test_a_denial_comes_back_with_its_reason() -> None:
     view = a_window(deny_modal(OpenDenyForm(REF), "kept"))
-    assert read_submission(sent(view, **{REASON: " use INC "})) == (DenialSubmitted(REF, "use INC"), "kept")
-    assert read_submission(sent(view, **{REASON: None})) == (DenialSubmitted(REF, ""), "kept")
+    assert read_submission(submitted_view(view, **{REASON: " use INC "})) == (DenialSubmitted(REF, "use INC"), "kept")
+    assert read_submission(submitted_view(view, **{REASON: None})) == (DenialSubmitted(REF, ""), "kept")
 
 
 def test_a_confirmation_returns_the_typed_text() -> None:
     press = OpenConfirmation(("mcp", "remove", "jira"), "jira", "Remove jira")
     view = a_window(confirm_modal(press, "kept"))
     assert outline(view["blocks"]) == "Type jira to confirm* <plain_text_input>"
-    assert read_submission(sent(view, **{TYPED: "jira"})) == (
+    assert read_submission(submitted_view(view, **{TYPED: "jira"})) == (
         RunCommand(("mcp", "remove", "jira", "--confirm=jira")),
         "kept",
     )
@@ -188,7 +188,7 @@ Trusted <radio_buttons> no"""
 
 def test_a_form_returns_every_field_and_its_context() -> None:
     back = read_submission(
-        sent(form_to_modal(ADDING, "kept"), where="https://x.example/mcp", transport="stdio", headers=None)
+        submitted_view(form_to_modal(ADDING, "kept"), where="https://x.example/mcp", transport="stdio", headers=None)
     )
     submission = FormSubmitted(
         "mcp add:1",

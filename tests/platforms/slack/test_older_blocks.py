@@ -13,7 +13,7 @@ from bot.chat.users import AudiencePolicy
 from bot.domain.commands import Reply, Table
 from bot.domain.turns import TurnStatus
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
-from tests.platforms.slack.test_action_codec import drawn, waiting
+from tests.platforms.slack.test_action_codec import draw_view, waiting
 from tests.rendering.turns import a_reply, a_view
 
 TABLE = "| name | state |\n|---|---|\n| notes | on |\n| weather | off |"
@@ -21,12 +21,12 @@ TABLE = "| name | state |\n|---|---|\n| notes | on |\n| weather | off |"
 
 def kinds(place: ConnectedBot) -> list[str]:
     """Return the block types of the last message in the channel."""
-    return [str(block["type"]) for block in place.slack.posted(place.channel)[-1].blocks]
+    return [str(block["type"]) for block in place.slack.bot_messages(place.channel)[-1].blocks]
 
 
 async def answer_with_a_table(place: ConnectedBot, turn_id: str) -> None:
     view = a_view(a_reply(0, TABLE), status=TurnStatus.DONE)
-    await drawn(place, replace(view, turn=replace(view.turn, id=turn_id)))
+    await draw_view(place, replace(view, turn=replace(view.turn, id=turn_id)))
 
 
 async def test_a_table_that_the_workspace_refuses_is_aligned_text_from_then_on(worker: ConnectedBot) -> None:
@@ -36,7 +36,7 @@ async def test_a_table_that_the_workspace_refuses_is_aligned_text_from_then_on(w
         await answer_with_a_table(worker, f"t{number}")
         refused = [call for call in worker.slack.calls.of("chat.postMessage") if call.outcome == "invalid_blocks"]
         assert len(refused) == (1 if number == 0 else 0)
-        message = worker.slack.posted(worker.channel)[-1]
+        message = worker.slack.bot_messages(worker.channel)[-1]
         assert "weather  off" in json.dumps(message.blocks)
         assert "Good answer" in json.dumps(message.blocks)
         assert not {"table", "context_actions"} & set(kinds(worker))
@@ -57,7 +57,7 @@ async def test_a_refused_table_is_tried_again_after_an_hour_because_one_refusal_
 
 async def test_a_card_keeps_its_buttons_where_the_workspace_takes_plain_sections_only(place: ConnectedBot) -> None:
     place.slack.world.unsupported_blocks |= {"table", "context_actions", "rich_text"}
-    card = await drawn(place, waiting())
+    card = await draw_view(place, waiting())
     assert "rich_text" not in kinds(place)
     await place.slack.press(place.priya, card, "cs.approve")
     await place.slack.until(lambda: place.engine.decisions)
@@ -69,7 +69,7 @@ async def test_the_reply_to_a_command_is_shown_with_older_blocks() -> None:
         place.slack.world.unsupported_blocks |= {"table"}
         await place.slack.command(place.priya, "/mcp", "list", place.channel)
         await place.slack.until(lambda: place.whispers(place.priya))
-        (message,) = [message for message in place.slack.posted(place.channel) if message.ephemeral_to]
+        (message,) = [message for message in place.slack.bot_messages(place.channel) if message.ephemeral_to]
         assert "notes" in json.dumps(message.blocks)
         assert UNEXPECTED_ERROR not in json.dumps(message.blocks)
 
@@ -97,7 +97,7 @@ async def test_a_question_about_a_message_of_a_channel_without_the_bot_is_answer
     direct = place.slack.dm(place.priya)
     assert message.conversation.channel == direct.id
     assert [line.lower() for line in message.context] == ["priya: checkout is broken & slow"]
-    (anchor,) = place.slack.posted(direct)
+    (anchor,) = place.slack.bot_messages(direct)
     assert anchor.ts == message.conversation.thread
     assert "since when?" in anchor.text
     assert "checkout is broken &amp; slow" in anchor.text
@@ -110,7 +110,7 @@ async def test_a_guests_command_in_a_channel_without_the_bot_gets_a_sentence() -
         elsewhere = place.slack.channel("elsewhere", gus)
         elsewhere.members.remove(place.slack.bot.id)
         await place.slack.command(gus, "/mcp", "list", elsewhere)
-        await place.slack.until(lambda: place.slack.posted(elsewhere))
-        (message,) = place.slack.posted(elsewhere)
+        await place.slack.until(lambda: place.slack.bot_messages(elsewhere))
+        (message,) = place.slack.bot_messages(elsewhere)
         assert message.ephemeral_to == gus.id
         assert "guests" in message.text

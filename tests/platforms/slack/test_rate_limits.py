@@ -19,20 +19,20 @@ class Time:
         self.now += seconds
 
 
-def paced(time: Time) -> RateLimiter:
+def make_limiter(time: Time) -> RateLimiter:
     return RateLimiter(clock=lambda: time.now, pause=time.pause)
 
 
 async def test_calls_within_a_methods_limit_wait_for_nothing() -> None:
     time = Time()
-    pacing = paced(time)
+    pacing = make_limiter(time)
     for _ in range(47):
         await pacing.take("chat.update")
     assert time.now == 1000.0
 
 
 async def test_a_wait_that_is_too_long_is_said_instead() -> None:
-    pacing = paced(Time())
+    pacing = make_limiter(Time())
     for _ in range(47):
         await pacing.take("chat.update")
     with pytest.raises(DeliveryFailed) as failure:
@@ -42,7 +42,7 @@ async def test_a_wait_that_is_too_long_is_said_instead() -> None:
 
 async def test_no_minute_has_more_calls_than_slack_takes() -> None:
     time = Time()
-    pacing = paced(time)
+    pacing = make_limiter(time)
     times = []
     while time.now < 1300:
         try:
@@ -58,7 +58,7 @@ async def test_no_minute_has_more_calls_than_slack_takes() -> None:
 
 async def test_posts_in_one_channel_keep_their_distance_and_leave_others_alone() -> None:
     time = Time()
-    pacing = paced(time)
+    pacing = make_limiter(time)
     for _ in range(POSTS_AT_ONCE):
         await pacing.take("chat.postMessage", "C1")
     assert time.now == 1000.0
@@ -70,7 +70,7 @@ async def test_posts_in_one_channel_keep_their_distance_and_leave_others_alone()
 
 async def test_a_pause_that_slack_asks_for_holds_for_that_method() -> None:
     time = Time()
-    pacing = paced(time)
+    pacing = make_limiter(time)
     await pacing.close("chat.update", 7)
     await pacing.take("chat.postMessage", "C1")
     assert time.now == 1000.0
@@ -80,7 +80,7 @@ async def test_a_pause_that_slack_asks_for_holds_for_that_method() -> None:
 
 async def test_a_pause_of_one_channel_is_one_of_the_workspace_only_if_another_channel_is_paused_too() -> None:
     time = Time()
-    pacing = paced(time)
+    pacing = make_limiter(time)
     for channel in ("C1", "C2", "C3"):
         await pacing.take("chat.postMessage", channel)
     await pacing.close("chat.postMessage", 7, "C1")
@@ -106,7 +106,7 @@ async def test_waits_and_pauses_are_measured_by_how_long_they_are() -> None:
 
 
 async def test_a_reserve_is_kept_for_urgent_messages() -> None:
-    pacing = paced(Time())
+    pacing = make_limiter(Time())
     asked = 0
     while pacing.has_headroom("chat.update"):
         await pacing.take("chat.update")

@@ -16,10 +16,10 @@ def waiting(place: ConnectedBot, *deliver: str, thread: str, also: bool = False)
     """Return a view with a call for approval in these channels. `also` adds a call for approval in the thread."""
     steps = [a_filing(StepStatus.AWAITING, requirements=ApprovalRequirements(deliver=frozenset(deliver)))]
     steps += [a_filing(StepStatus.AWAITING, n=4)] if also else []
-    return placed(place, a_view(a_reply(0, "I file it."), *steps, status=TurnStatus.WAITING), thread)
+    return placed_view(place, a_view(a_reply(0, "I file it."), *steps, status=TurnStatus.WAITING), thread)
 
 
-def placed(place: ConnectedBot, view: TurnView, thread: str, channel: str = "") -> TurnView:
+def placed_view(place: ConnectedBot, view: TurnView, thread: str, channel: str = "") -> TurnView:
     key = ConversationKey("slack", place.slack.workspace.team.id, channel or place.channel.id, thread)
     view = at(view, key)
     return dataclasses.replace(view, turn=dataclasses.replace(view.turn, created_at=place.slack.clock.now() + 60))
@@ -29,7 +29,7 @@ def buttons(message: Message) -> str:
     return str([block for block in message.blocks if block["type"] == "actions"])
 
 
-def named(place: ConnectedBot, channel: Channel) -> str:
+def channel_place(place: ConnectedBot, channel: Channel) -> str:
     return f"slack:{place.slack.workspace.team.id}:{channel.id}"
 
 
@@ -40,8 +40,8 @@ def root(place: ConnectedBot) -> str:
 async def test_the_card_links_to_the_thread_and_the_thread_to_the_card(worker: ConnectedBot) -> None:
     approvals = worker.slack.channel("approvals")
     thread = root(worker)
-    await worker.draw(waiting(worker, named(worker, approvals), thread=thread))
-    (card,) = worker.slack.posted(approvals)
+    await worker.draw(waiting(worker, channel_place(worker, approvals), thread=thread))
+    (card,) = worker.slack.bot_messages(approvals)
     (line,) = worker.bot_posts()
     url = (await worker.api.identity()).url.rstrip("/")
     assert f"{url}/archives/{worker.channel.id}/p{thread.replace('.', '')}" in str(card.blocks)
@@ -51,14 +51,14 @@ async def test_the_card_links_to_the_thread_and_the_thread_to_the_card(worker: C
     assert "Approve" not in buttons(line)
     assert line.text == f"◇ jira.create_issue waits for approval in {approvals.id} (card)"
     assert card.thread_ts is None
-    assert worker.slack.calls.refused() == []
+    assert worker.slack.calls.failed_calls() == []
 
 
 async def test_a_card_of_a_direct_conversation_has_no_link_to_it(worker: ConnectedBot) -> None:
     approvals, direct = worker.slack.channel("approvals"), worker.slack.dm(worker.priya)
     said = worker.slack.say(worker.priya, direct, "file it")
-    view = waiting(worker, named(worker, approvals), thread=said.ts)
-    await worker.draw(placed(worker, view, said.ts, direct.id))
-    (card,) = worker.slack.posted(approvals)
+    view = waiting(worker, channel_place(worker, approvals), thread=said.ts)
+    await worker.draw(placed_view(worker, view, said.ts, direct.id))
+    (card,) = worker.slack.bot_messages(approvals)
     assert "a direct conversation" in str(card.blocks)
     assert direct.id not in str(card.blocks)

@@ -152,7 +152,7 @@ def letters(content: str) -> str:
     return "".join(re.findall(r"[^\W_]", content))
 
 
-def said(blocks: list[Block]) -> str:
+def visible_text(blocks: list[Block]) -> str:
     """Return the texts and link targets, in order."""
     found = [part for part in objects(blocks) if part.get("type") in ("text", "link")]
     return "".join(part["text"] + part.get("url", "") for part in found)
@@ -175,7 +175,7 @@ def test_any_text_is_within_the_limits_of_slack_and_harmless(markdown: str) -> N
 def test_no_word_is_lost(markdown: str) -> None:
     words = re.sub(r"(?m)^(\s|>|[-*+] |\d+[.)] )*(```|~~~+|````)[^\n`]*$|&lt;|&gt;|&amp;", "", strip_control(markdown))
     wanted = letters(re.sub(r"(?m)^[ >]*(\d{1,9})(?=[.)](\s|$))", "", words))
-    assert begins_with_all_of(letters(said(rich_blocks(markdown))), wanted)
+    assert begins_with_all_of(letters(visible_text(rich_blocks(markdown))), wanted)
 
 
 def test_very_many_pieces_are_not_too_many_for_slack() -> None:

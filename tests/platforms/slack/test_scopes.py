@@ -23,15 +23,15 @@ _METHOD = re.compile(
 )
 
 
-def listed(key: str) -> list[str]:
+def manifest_list(key: str) -> list[str]:
     """Return the list under a key of the manifest."""
     (items,) = re.findall(rf"^ *{key}:\n((?: *- [\w:.]+\n)+)", MANIFEST, re.MULTILINE)
     return re.findall(r"- (\S+)", items)
 
 
 def test_the_manifest_has_exactly_what_the_tables_have() -> None:
-    assert listed("bot") == [scope.name for scope in SCOPES]
-    assert listed("bot_events") == list(EVENTS)
+    assert manifest_list("bot") == [scope.name for scope in SCOPES]
+    assert manifest_list("bot_events") == list(EVENTS)
     commands = ["mcp", "profile", "agents", "ask", "conversations", "usage", "preferences", "approvals"]
     assert re.findall(r"command: /(\w+)", MANIFEST) == commands
 

@@ -28,7 +28,7 @@ from bot.storage.coordination import SqlQuotas
 from bot.storage.postgresql import PostgresDatabase
 from tests.fakes.slack import Message, TooMany
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
-from tests.platforms.slack.test_surface import done, placed, running
+from tests.platforms.slack.test_surface import done, placed_view, running
 from tests.postgres import Server
 
 T = TypeVar("T")
@@ -125,7 +125,7 @@ async def test_calls_that_can_wait_leave_room_for_urgent_ones_of_another_process
         await one.take("chat.update")
         asked += 1
     waited = list[float]()
-    finishing = await processes.pacing(lambda seconds: _noted(waited, seconds))
+    finishing = await processes.pacing(lambda seconds: _note_pause(waited, seconds))
     for _ in range(3):
         await finishing.take("chat.update")
     assert asked > 5
@@ -137,13 +137,13 @@ async def test_calls_that_can_wait_leave_room_for_urgent_ones_of_another_process
     assert other.has_headroom("chat.update")
 
 
-async def _noted(into: list[float], seconds: float) -> None:
+async def _note_pause(into: list[float], seconds: float) -> None:
     into.append(seconds)
 
 
 async def test_a_pause_that_slack_asks_one_process_for_holds_for_all(processes: Processes) -> None:
     waited = list[float]()
-    one, other = [await processes.pacing(lambda seconds: _noted(waited, seconds)) for _ in range(2)]
+    one, other = [await processes.pacing(lambda seconds: _note_pause(waited, seconds)) for _ in range(2)]
     await one.close("chat.update", 7)
     await other.take("chat.update")
     assert waited == [pytest.approx(7)]
@@ -214,7 +214,7 @@ async def test_while_the_database_does_not_answer_each_process_counts_for_itself
     caplog.set_level(logging.INFO, rate_limits.__name__)
     monkeypatch.setattr(rate_limits, "ANSWER_SECONDS", 0.02)
     now, waited, quotas = 1000.0, list[float](), Trouble()
-    pacing = RateLimiter(clock=lambda: now, pause=lambda seconds: _noted(waited, seconds))
+    pacing = RateLimiter(clock=lambda: now, pause=lambda seconds: _note_pause(waited, seconds))
     pacing.share(quotas)
     await pacing.take("chat.update")
     quotas.trouble = trouble
@@ -246,11 +246,11 @@ class Drawers:
 
     async def draw_all(self, view: TurnView) -> None:
         for number, root in enumerate(self.roots):
-            shown = placed(self.place, view, root.ts, root.channel)
+            shown = placed_view(self.place, view, root.ts, root.channel)
             shown = dataclasses.replace(shown, turn=dataclasses.replace(shown.turn, id=f"t{number}"))
-            await self._drawn(shown, self.surfaces[number % 2])
+            await self._draw_with_retry(shown, self.surfaces[number % 2])
 
-    async def _drawn(self, view: TurnView, surface: SlackSurface) -> None:
+    async def _draw_with_retry(self, view: TurnView, surface: SlackSurface) -> None:
         """Deliver a view, and retry after a rejection by Slack, as the engine does."""
         while True:
             try:
@@ -315,7 +315,7 @@ async def test_ten_streams_of_two_processes_are_never_refused_and_end_complete(p
             await at_work.draw_all(running(text))
             slack.clock.advance(1)
         await at_work.draw_all(done(f"{text}The end."))
-        assert not slack.calls.refused()
+        assert not slack.calls.failed_calls()
         appends, updates = ([call.at for call in slack.calls.of(f"chat.{name}")] for name in ("appendStream", "update"))
         assert most_in_a_minute(appends) < 100
         assert most_in_a_minute(updates) < 50
@@ -336,7 +336,7 @@ async def test_while_slack_wants_a_pause_no_process_calls_that_method(processes:
         for length in range(2, 50):
             await at_work.draw_all(running("word " * length))
             slack.clock.advance(1)
-        (refused,) = slack.calls.refused()
+        (refused,) = slack.calls.failed_calls()
         after = [call.at for call in slack.calls.of("chat.appendStream") if call.at > refused.at]
         assert after
         assert min(after) >= refused.at + 30

@@ -14,7 +14,7 @@ from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.errors import NotFound
 from tests.fakes.slack import Team
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
-from tests.platforms.slack.test_action_codec import drawn, waiting
+from tests.platforms.slack.test_action_codec import draw_view, waiting
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
 
 
@@ -72,7 +72,7 @@ async def test_slacks_own_stop_stops_the_turn_of_that_thread(place: ConnectedBot
         },
     )
     await place.slack.until(lambda: place.engine.stopped)
-    await place.settled()
+    await place.wait_for_responses()
     assert [turn_id for turn_id, _ in place.engine.stopped] == ["t1"]
 
 
@@ -145,7 +145,7 @@ async def test_an_unexpected_error_is_reported_to_the_pressing_user() -> None:
         raise ZeroDivisionError
 
     async with connected_bot(records=Lookups(approval=approval)) as place:
-        message = await drawn(place, _view_of_team(a_step(StepStatus.AWAITING, approval=an_approval())))
+        message = await draw_view(place, _view_of_team(a_step(StepStatus.AWAITING, approval=an_approval())))
         await place.slack.press(place.priya, message, "cs.approve")
         await place.slack.until(lambda: place.whispers(place.priya))
         assert place.whispers(place.priya) == [UNEXPECTED_ERROR]
@@ -160,7 +160,7 @@ async def test_feedback_of_strangers_is_not_stored() -> None:
     async with connected_bot(records=Lookups(opinion=opinion)) as place:
         stranger = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
         place.channel.members.append(stranger.id)
-        message = await drawn(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
+        message = await draw_view(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
         await place.slack.press(stranger, message, "Good answer")
         await place.slack.until(lambda: place.whispers(stranger))
         assert place.whispers(stranger) == [NOT_FOR_STRANGERS]
@@ -172,14 +172,14 @@ async def test_feedback_on_a_deleted_answer_is_not_confirmed() -> None:
         raise NotFound("That answer is not kept any more.")
 
     async with connected_bot(records=Lookups(opinion=opinion)) as place:
-        message = await drawn(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
+        message = await draw_view(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
         await place.slack.press(place.priya, message, "Good answer")
         await place.slack.until(lambda: place.whispers(place.priya))
         assert place.whispers(place.priya) == ["That answer is not kept any more."]
 
 
 async def test_a_card_that_was_replaced_shows_nothing_any_more(place: ConnectedBot) -> None:
-    card = await drawn(place, waiting(text="long " * 400))
+    card = await draw_view(place, waiting(text="long " * 400))
     place.engine.views.clear()
     await place.slack.press(place.priya, card, "cs.view")
     await place.slack.until(lambda: place.whispers(place.priya))

@@ -11,19 +11,19 @@ from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.sending import LONGEST_SECONDS, Streaming, StreamManager, streams
 from tests.fakes.slack import Fails, Lost
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
-from tests.platforms.slack.test_surface import done, placed, running
+from tests.platforms.slack.test_surface import done, placed_view, running
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
 
 
 def in_dm(place: ConnectedBot, view: TurnView, thread: str) -> TurnView:
-    return placed(place, view, thread, place.slack.dm(place.priya).id)
+    return placed_view(place, view, thread, place.slack.dm(place.priya).id)
 
 
 def ask(place: ConnectedBot) -> str:
     return place.slack.say(place.priya, place.slack.dm(place.priya), "a question").ts
 
 
-def shown(place: ConnectedBot) -> str:
+def visible_text(place: ConnectedBot) -> str:
     """Return the bot's messages as Priya reads them."""
     dm = place.slack.dm(place.priya)
     sights = place.slack.what_user_sees(place.priya, dm)
@@ -41,14 +41,14 @@ async def test_a_direct_reply_grows_as_a_stream_and_ends_as_one_complete_message
     (message,) = worker.bot_posts(worker.slack.dm(worker.priya))
     assert message.stream is None
     assert "The pool is too small." in message.text
-    assert not worker.slack.calls.refused()
+    assert not worker.slack.calls.failed_calls()
 
 
 async def test_the_stream_shows_the_text_while_it_grows(worker: ConnectedBot) -> None:
     thread = ask(worker)
     await worker.draw(in_dm(worker, running("The pool "), thread))
     await worker.draw(in_dm(worker, running("The pool is too small. Now"), thread))
-    assert "The pool is too small." in shown(worker)
+    assert "The pool is too small." in visible_text(worker)
     assert not worker.slack.calls.of("chat.update")
 
 
@@ -62,7 +62,7 @@ async def test_tool_calls_are_tasks_and_none_is_left_spinning(worker: ConnectedB
     sent = [chunk for call in worker.slack.calls for chunk in call.args.get("chunks", [])]
     states = [chunk["status"] for chunk in sent if chunk["type"] == "task_update"]
     assert states == ["in_progress", "complete"]
-    assert not worker.slack.calls.refused()
+    assert not worker.slack.calls.failed_calls()
 
 
 async def test_a_stream_is_stopped_before_an_approval_waits_and_another_begins_after_it(worker: ConnectedBot) -> None:
@@ -77,7 +77,7 @@ async def test_a_stream_is_stopped_before_an_approval_waits_and_another_begins_a
     await worker.draw(in_dm(worker, a_view(said, ran, streaming="It is there"), thread))
     assert worker.bot_posts(dm)[-1].stream is not None
     assert len(worker.slack.calls.of("chat.startStream")) == 2
-    assert not worker.slack.calls.refused()
+    assert not worker.slack.calls.failed_calls()
 
 
 @pytest.mark.parametrize("absent", [False, True])
@@ -130,7 +130,7 @@ async def test_a_stream_that_slack_has_ended_goes_on_as_edits_without_lost_or_do
     await worker.draw(in_dm(worker, running("One. Two. "), thread))
     await worker.draw(in_dm(worker, done("One. Two. Three."), thread))
     (message,) = worker.bot_posts(worker.slack.dm(worker.priya))
-    assert shown(worker).count("Two.") == 1
+    assert visible_text(worker).count("Two.") == 1
     assert "One. Two. Three." in message.text
 
 
@@ -142,7 +142,7 @@ async def test_a_reply_of_twelve_minutes_outlives_every_stream_that_slack_allows
         await worker.draw(in_dm(worker, running(" ".join(sentences[: number + 1])), thread))
     await worker.draw(in_dm(worker, done(" ".join(sentences)), thread))
     assert worker.slack.clock.now() > worker.slack.limits.stream_lifetime
-    text = shown(worker)
+    text = visible_text(worker)
     assert [text.count(sentence) for sentence in sentences] == [1] * len(sentences)
     assert all(post.stream is None for post in worker.bot_posts(worker.slack.dm(worker.priya)))
 
@@ -159,7 +159,7 @@ async def test_a_stream_is_left_before_slack_ends_it(worker: ConnectedBot) -> No
     assert not await live.append(view.turn.id, dataclasses.replace(stream, text="One. Two. Three."))
     assert worker.slack.limits.stream_lifetime > LONGEST_SECONDS
     await live.stop(view.turn.id, stream.name)
-    assert not worker.slack.calls.refused()
+    assert not worker.slack.calls.failed_calls()
 
 
 async def test_an_append_with_a_lost_answer_doubles_nothing(worker: ConnectedBot) -> None:
@@ -168,7 +168,7 @@ async def test_an_append_with_a_lost_answer_doubles_nothing(worker: ConnectedBot
     worker.slack.fail("chat.appendStream", Lost())
     await worker.draw(in_dm(worker, running("One. Two. "), thread))
     await worker.draw(in_dm(worker, done("One. Two. Three."), thread))
-    assert shown(worker).count("Two.") == 1
+    assert visible_text(worker).count("Two.") == 1
 
 
 async def test_another_process_ends_a_stream_that_was_left_behind(worker: ConnectedBot) -> None:
@@ -185,7 +185,7 @@ async def test_a_reply_that_begins_again_is_not_appended_to_the_old_one(worker: 
     await worker.draw(in_dm(worker, running("The first try "), thread))
     await worker.draw(in_dm(worker, running("Another "), thread))
     await worker.draw(in_dm(worker, done("Another try."), thread))
-    assert "first" not in shown(worker)
+    assert "first" not in visible_text(worker)
 
 
 async def test_an_answer_of_forty_thousand_characters_is_continued_and_nothing_is_refused(worker: ConnectedBot) -> None:
@@ -194,9 +194,9 @@ async def test_an_answer_of_forty_thousand_characters_is_continued_and_nothing_i
     for length in range(4_000, len(whole), 4_000):
         await worker.draw(in_dm(worker, running(whole[:length]), thread))
     await worker.draw(in_dm(worker, done(whole), thread))
-    words = shown(worker)
+    words = visible_text(worker)
     assert all(words.count(f"Paragraph {number}.") == 1 for number in range(75))
-    assert not worker.slack.calls.refused()
+    assert not worker.slack.calls.failed_calls()
     assert len(worker.slack.calls.of("chat.startStream")) > 1
 
 
@@ -207,18 +207,18 @@ async def test_an_answer_that_escaping_makes_too_heavy_for_a_stream_is_posted(wo
     chunks = [chunk for call in worker.slack.calls.of("chat.startStream") for chunk in call.args["chunks"]]
     assert all(len(chunk.get("text", "").encode()) <= 9_500 for chunk in chunks)
     await worker.draw(in_dm(worker, done(text), thread))
-    assert shown(worker).count("here") == 1_300
-    assert not worker.slack.calls.refused()
+    assert visible_text(worker).count("here") == 1_300
+    assert not worker.slack.calls.failed_calls()
 
 
 async def test_in_channels_nothing_is_streamed_unless_the_operator_says_so(worker: ConnectedBot) -> None:
     async with connected_bot(listening=False, streaming=Streaming.EVERYWHERE) as place:
         root = place.slack.say(place.priya, place.channel, "?")
-        await place.draw(placed(place, running("Hello"), root.ts))
+        await place.draw(placed_view(place, running("Hello"), root.ts))
         (call,) = place.slack.calls.of("chat.startStream")
         assert call.args["recipient_user_id"] == place.priya.id
-        await place.draw(placed(place, done("Hello there."), root.ts))
-        assert not place.slack.calls.refused()
+        await place.draw(placed_view(place, done("Hello there."), root.ts))
+        assert not place.slack.calls.failed_calls()
     root = worker.slack.say(worker.priya, worker.channel, "?")
-    await worker.draw(placed(worker, running("Hello"), root.ts))
+    await worker.draw(placed_view(worker, running("Hello"), root.ts))
     assert not worker.slack.calls.of("chat.startStream")

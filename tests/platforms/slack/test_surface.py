@@ -11,7 +11,7 @@ from tests.platforms.slack.connected_bot import ConnectedBot
 from tests.rendering.turns import a_reply, a_view
 
 
-def placed(place: ConnectedBot, view: TurnView, thread: str, channel: str = "") -> TurnView:
+def placed_view(place: ConnectedBot, view: TurnView, thread: str, channel: str = "") -> TurnView:
     """Return a view in a thread of the fake workspace, created now by Priya."""
     key = ConversationKey("slack", place.slack.workspace.team.id, channel or place.channel.id, thread)
     author = Author("slack", place.priya.id, "priya")
@@ -19,7 +19,7 @@ def placed(place: ConnectedBot, view: TurnView, thread: str, channel: str = "") 
     return dataclasses.replace(view, turn=turn)
 
 
-def asked(place: ConnectedBot) -> Message:
+def post_question(place: ConnectedBot) -> Message:
     return place.slack.say(place.priya, place.channel, "a question")
 
 
@@ -32,7 +32,7 @@ def done(text: str) -> TurnView:
 
 
 async def test_nothing_unfurls(worker: ConnectedBot) -> None:
-    await worker.draw(placed(worker, done("See https://example.com/?secret=1"), asked(worker).ts))
+    await worker.draw(placed_view(worker, done("See https://example.com/?secret=1"), post_question(worker).ts))
     (message,) = worker.bot_posts()
     assert (message.unfurl_links, message.unfurl_media) == (False, False)
 
@@ -42,32 +42,32 @@ async def test_many_replies_at_once_stay_below_the_limits_of_slack_and_end_compl
     texts = ["word " * length for length in range(1, 12)]
     for text in texts:
         for number, root in enumerate(roots):
-            view = placed(worker, running(text), root.ts, root.channel)
+            view = placed_view(worker, running(text), root.ts, root.channel)
             view = dataclasses.replace(view, turn=dataclasses.replace(view.turn, id=f"t{number}"))
             await worker.draw(view)
-    assert not worker.slack.calls.refused()
+    assert not worker.slack.calls.failed_calls()
     assert len(worker.slack.calls.of("chat.update")) < 40
     for number, root in enumerate(roots):
-        view = placed(worker, done("The end."), root.ts, root.channel)
+        view = placed_view(worker, done("The end."), root.ts, root.channel)
         view = dataclasses.replace(view, turn=dataclasses.replace(view.turn, id=f"t{number}"))
         await worker.draw(view)
-    assert not worker.slack.calls.refused()
+    assert not worker.slack.calls.failed_calls()
     assert worker.surface.min_interval >= 1.0
 
 
 async def test_however_many_are_at_work_an_end_does_not_wait_for_long(worker: ConnectedBot) -> None:
-    root = asked(worker)
-    await worker.draw(placed(worker, running("a"), root.ts))
+    root = post_question(worker)
+    await worker.draw(placed_view(worker, running("a"), root.ts))
     assert worker.surface.min_interval == 1.0
     worker.slack.pace.strict = False
     for number in range(40):
-        view = placed(worker, running("a"), root.ts)
+        view = placed_view(worker, running("a"), root.ts)
         await worker.draw(dataclasses.replace(view, turn=dataclasses.replace(view.turn, id=f"t{number + 2}")))
     assert worker.surface.min_interval == 2.0
 
 
 async def test_notices_reach_one_person_their_direct_messages_or_everybody(worker: ConnectedBot) -> None:
-    root = asked(worker)
+    root = post_question(worker)
     where = str(ConversationKey("slack", worker.slack.workspace.team.id, worker.channel.id, root.ts))
     notice = Notice("<!channel> tool & die")
     await worker.surface.post_notice(NoticeTarget(where, worker.priya.id), notice)

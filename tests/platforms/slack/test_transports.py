@@ -58,10 +58,10 @@ async def test_events_commands_and_presses_arrive_over_http() -> None:
         assert verified["status"] == 200
         assert "challenge" in str(verified["answer"])
         place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
-        await place.settled()
+        await place.wait_for_responses()
         assert [each.text for each in place.engine.received] == ["why?"]
         typed = await place.slack.command(place.priya, "/mcp", "list", place.channel)
-        assert typed.acknowledged
+        assert typed.is_acknowledged
         await place.slack.until(lambda: place.commands.requests)
 
 
@@ -73,8 +73,8 @@ async def test_requests_that_slack_did_not_sign_just_now_are_refused(skew: float
         place.slack.posts.secret = secret or place.slack.posts.secret
         place.slack.post.retries = ()
         place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
-        await place.settled()
-        assert {attempt.status for each in place.slack.sent for attempt in each.attempts} == {401}
+        await place.wait_for_responses()
+        assert {attempt.status for each in place.slack.sent_deliveries for attempt in each.attempts} == {401}
         assert place.engine.received == []
 
 
@@ -95,11 +95,11 @@ async def test_a_request_without_slacks_signature_is_refused_unread(
         assert (await hook.respond(headers, body)).status == status
 
 
-def changed(value: Any, new: Any) -> Iterator[Any]:
+def json_variants(value: Any, new: Any) -> Iterator[Any]:
     """Yield the JSON value with each of its objects, lists and texts replaced by another one."""
     yield new
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        for other in changed(inner, new):
+        for other in json_variants(inner, new):
             copied = copy.copy(value)
             copied[key] = other
             yield copied
@@ -113,7 +113,7 @@ async def test_a_signed_request_that_is_none_of_slack_is_refused_with_a_reason(
         assert posts is not None
 
         async def answer(body: str, content_type: str = "application/x-www-form-urlencoded") -> HttpResponse:
-            return await hook.respond(posts.signed(body) | {"Content-Type": content_type}, body.encode())
+            return await hook.respond(posts.signature_headers(body) | {"Content-Type": content_type}, body.encode())
 
         bodies = ["", "null", "[]", "5", "{", "{}", '{"type": 5}', "x", "[" * 100_000, '{"type": "url_verification"']
         bodies += [f"payload={form}" for form in ("", "null", "[]", "x", "%7B", "[" * 100_000)]
@@ -121,17 +121,17 @@ async def test_a_signed_request_that_is_none_of_slack_is_refused_with_a_reason(
             for content_type in ("application/json", "application/x-www-form-urlencoded"):
                 assert await answer(body, content_type) == BAD_REQUEST
         root = place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
-        await place.settled()
+        await place.wait_for_responses()
         await place.slack.shortcut(place.priya, "cs.ask", root)
         await place.slack.until(lambda: place.slack.modals(place.priya))
         await place.slack.submit(place.priya, {"question": "why?"})
-        payloads = [delivery.payload for delivery in place.slack.sent if isinstance(delivery.payload, dict)]
+        payloads = [delivery.payload for delivery in place.slack.sent_deliveries if isinstance(delivery.payload, dict)]
         caplog.set_level(logging.CRITICAL)
         kinds = {str(payload.get("type")): payload for payload in payloads}
         assert {"event_callback", "message_action", "view_submission"} <= kinds.keys()
         for kind, payload in kinds.items():
             for new in (None, [], 5, [None]):
-                for other in changed(payload, new):
+                for other in json_variants(payload, new):
                     text = json.dumps(other)
                     is_event = kind == "event_callback"
                     response = await (
@@ -143,7 +143,7 @@ async def test_a_signed_request_that_is_none_of_slack_is_refused_with_a_reason(
 async def test_before_the_listener_starts_slack_is_asked_to_retry(worker: ConnectedBot) -> None:
     hook = EventsEndpoint(worker.slack.app.signing_secret)
     posts = worker.slack.deliver_by_http("http://127.0.0.1:9/")
-    assert (await hook.respond(posts.signed("{}"), b"{}")).status == 503
+    assert (await hook.respond(posts.signature_headers("{}"), b"{}")).status == 503
 
 
 async def test_it_says_whether_messages_arrive(worker: ConnectedBot) -> None:
@@ -162,9 +162,9 @@ async def test_it_says_whether_messages_arrive(worker: ConnectedBot) -> None:
 async def test_a_refreshed_connection_loses_nothing(place: ConnectedBot) -> None:
     place.slack.pace.strict = False
     await place.slack.sockets.disconnect()
-    await place.slack.sockets.opened(2)
+    await place.slack.sockets.wait_for_reconnect(2)
     place.slack.say(place.priya, place.slack.dm(place.priya), "still there?")
-    await place.settled()
+    await place.wait_for_responses()
     assert [each.text for each in place.engine.received] == ["still there?"]
 
 
@@ -172,14 +172,14 @@ async def test_two_processes_make_one_turn_of_a_message_that_reaches_both(place:
     second = SlackListener(place.workspaces, place.api, app_token=place.slack.app.app_token)
     place.slack.pace.strict = False
     other = asyncio.create_task(second.run(place.engine, place.commands))
-    await place.slack.sockets.connected(2)
+    await place.slack.sockets.wait_for_connections(2)
     place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
-    await place.settled()
-    for delivery in list(place.slack.sent):
+    await place.wait_for_responses()
+    for delivery in list(place.slack.sent_deliveries):
         for connection in place.slack.sockets.connections:
             place.slack.sockets.choose = lambda all_, chosen=connection: chosen
             place.slack.post.again(delivery)
-            await place.settled()
+            await place.wait_for_responses()
     other.cancel()
     await asyncio.gather(other, return_exceptions=True)
     assert [each.text for each in place.engine.received] == ["why?"]
@@ -189,10 +189,10 @@ async def test_the_acknowledgement_waits_for_the_insert_and_not_for_the_turn(pla
     place.engine.opened.clear()
     place.slack.say(place.priya, place.slack.dm(place.priya), "hello")
     await place.slack.until(lambda: place.engine.arrived)
-    assert not place.slack.sent[-1].acknowledged
+    assert not place.slack.sent_deliveries[-1].is_acknowledged
     place.engine.opened.set()
-    await place.settled()
-    assert place.slack.sent[-1].acknowledged
+    await place.wait_for_responses()
+    assert place.slack.sent_deliveries[-1].is_acknowledged
 
 
 async def test_a_wrong_app_token_ends_the_listener_with_a_cause_and_a_fix(worker: ConnectedBot) -> None:
@@ -221,7 +221,7 @@ async def test_when_the_app_is_removed_the_listener_ends_with_a_cause_and_a_fix(
     worker: ConnectedBot, event: dict[str, Any]
 ) -> None:
     listening = asyncio.create_task(worker.listener.run(worker.engine, worker.commands))
-    await worker.slack.sockets.connected()
+    await worker.slack.sockets.wait_for_connections()
     worker.slack.fail("auth.test", Fails("account_inactive"))
     worker.slack.tell(event["type"], event)
     with pytest.raises(DeliveryFailed) as failure:
@@ -236,14 +236,14 @@ async def test_a_token_that_was_revoked_without_a_word_ends_the_listener_at_the_
     worker: ConnectedBot,
 ) -> None:
     listening = asyncio.create_task(worker.listener.run(worker.engine, worker.commands))
-    await worker.slack.sockets.connected()
+    await worker.slack.sockets.wait_for_connections()
     for method in ("users.info", "auth.test"):
         worker.slack.fail(method, Fails("token_revoked"), times=10)
     worker.slack.say(worker.priya, worker.slack.dm(worker.priya), "hello?")
     with pytest.raises(DeliveryFailed, match="The app was removed from Slack"):
         async with asyncio.timeout(10):
             await listening
-    assert not worker.slack.sent[0].acknowledged
+    assert not worker.slack.sent_deliveries[0].is_acknowledged
 
 
 async def test_when_a_persons_token_is_revoked_the_bot_goes_on(place: ConnectedBot) -> None:
@@ -251,7 +251,7 @@ async def test_when_a_persons_token_is_revoked_the_bot_goes_on(place: ConnectedB
     place.slack.tell("tokens_revoked", {"type": "tokens_revoked", "tokens": {"oauth": [place.priya.id]}})
     await place.slack.until(lambda: len(place.slack.calls.of("auth.test")) > asked)
     place.slack.say(place.priya, place.slack.dm(place.priya), "still there?")
-    await place.settled()
+    await place.wait_for_responses()
     assert [each.text for each in place.engine.received] == ["still there?"]
 
 
@@ -260,7 +260,7 @@ async def test_an_app_token_that_is_revoked_meanwhile_ends_the_listener(monkeypa
     async with connected_bot(listening=False) as place:
         place.slack.pace.strict = False
         listening = asyncio.create_task(place.listener.run(place.engine, place.commands))
-        await place.slack.sockets.connected()
+        await place.slack.sockets.wait_for_connections()
         place.slack.fail("apps.connections.open", Fails("invalid_auth"), times=1000)
         await place.slack.sockets.drop()
         with pytest.raises(DeliveryFailed) as failure:
@@ -280,7 +280,7 @@ async def test_nothing_keeps_running_and_nothing_secret_is_logged(caplog: pytest
     before = asyncio.all_tasks()
     async with connected_bot() as place:
         place.slack.say(place.priya, place.slack.dm(place.priya), "my word is hunter2")
-        await place.settled()
+        await place.wait_for_responses()
         token, app_token = place.slack.bot_token, place.slack.app.app_token
     left = {task for task in asyncio.all_tasks() - before if "slack_" in repr(task) or "bot/" in repr(task)}
     assert left == set()
@@ -294,7 +294,7 @@ async def test_a_slack_that_is_away_at_the_start_is_waited_for(monkeypatch: pyte
         place.slack.fail("auth.test", Answers(503), times=2)
         place.slack.fail("apps.connections.open", Fails("internal_error"), times=1)
         listening = asyncio.create_task(place.listener.run(place.engine, place.commands))
-        await place.slack.sockets.connected()
+        await place.slack.sockets.wait_for_connections()
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
 
@@ -303,11 +303,11 @@ async def test_a_command_whose_two_events_reach_two_processes_is_answered_once(p
     second = SlackListener(place.workspaces, place.api, app_token=place.slack.app.app_token)
     place.slack.pace.strict = False
     other = asyncio.create_task(second.run(place.engine, place.commands))
-    await place.slack.sockets.connected(2)
+    await place.slack.sockets.wait_for_connections(2)
     place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} mcp list")
-    await place.settled()
+    await place.wait_for_responses()
     await place.slack.until(lambda: place.commands.requests)
-    assert len({each.attempts[0].by for each in place.slack.sent}) == 2
+    assert len({each.attempts[0].by for each in place.slack.sent_deliveries}) == 2
     other.cancel()
     await asyncio.gather(other, return_exceptions=True)
     assert len(place.commands.requests) == 1

@@ -15,7 +15,7 @@ from tests.platforms.slack.payload_checks import check_message
 PEOPLE = frozenset({sample_views.PRIYA.id})
 
 
-def drawn(view: TurnView) -> dict[str, OutgoingMessage]:
+def messages_by_slot(view: TurnView) -> dict[str, OutgoingMessage]:
     """Return the outgoing messages by slot, after Slack's checks."""
     slots = turn_messages(view, sample_views.NOW)
     for slot in slots:
@@ -25,7 +25,7 @@ def drawn(view: TurnView) -> dict[str, OutgoingMessage]:
 
 
 def only(view: TurnView) -> str:
-    (slot,) = drawn(view).values()
+    (slot,) = messages_by_slot(view).values()
     return outline(slot.blocks)
 
 
@@ -66,7 +66,7 @@ def test_notes_stand_below_the_reply_they_are_about() -> None:
 
 
 def test_opinions_are_asked_for_at_the_final_answer_alone() -> None:
-    (slot,) = drawn(sample_views.ANSWERED).values()
+    (slot,) = messages_by_slot(sample_views.ANSWERED).values()
     (feedback,) = [block for block in slot.blocks if block["type"] == "context_actions"]
     element = feedback["elements"][0]
     for side, opinion in (("positive_button", FeedbackValue.GOOD), ("negative_button", FeedbackValue.BAD)):
@@ -93,7 +93,7 @@ def test_a_long_return_is_cut_and_counted() -> None:
 def test_a_long_answer_goes_on_in_further_messages_and_nothing_of_it_is_lost() -> None:
     words = [f"word{number}" for number in range(4_500)]
     code = "\n".join(["```python", *words, "```"])
-    slots = drawn(a_view(a_reply(0, f"Look:\n\n{code}\n\nThat is all."), status=TurnStatus.DONE))
+    slots = messages_by_slot(a_view(a_reply(0, f"Look:\n\n{code}\n\nThat is all."), status=TurnStatus.DONE))
     assert list(slots) == [f"answer-0{f'-{number}' if number else ''}" for number in range(len(slots))]
     assert len(slots) > 4
     said = [fallback_text(slot.blocks) for slot in slots.values()]
@@ -111,7 +111,7 @@ def test_fifty_calls_are_not_too_many() -> None:
             a_reply(2 * number, f"Now number {number}.", "Cut."),
             a_call(2 * number + 1, sample_views.LOGS, StepStatus.DONE, "x" * 500),
         ]
-    slots = drawn(a_view(*steps, status=TurnStatus.DONE))
+    slots = messages_by_slot(a_view(*steps, status=TurnStatus.DONE))
     text = " ".join(fallback_text(slot.blocks) for slot in slots.values())
     assert all(f"Now number {number}." in text for number in range(50))
 

@@ -101,7 +101,7 @@ async def test_a_change_of_a_group_counts_from_its_event_on() -> None:
         group, sam = place.slack.group("ops", place.priya), place.slack.user("Sam")
         assert groups_of(await place.people.member(sam.id)) == set()
         place.slack.change_group(group, sam)
-        await place.settled()
+        await place.wait_for_responses()
         assert groups_of(await place.people.member(sam.id)) == {f"slack-group:{group.id}"}
         assert groups_of(await place.people.member(place.priya.id)) == set()
 

@@ -67,7 +67,7 @@ async def test_two_workspaces_are_installed_in_a_browser_and_served_apart(tmp_pa
             await place.slack.command(user, "/mcp", "list", place.rooms[user.team.id])
         await place.slack.until(lambda: len(place.commands.requests) == 2)
         assert {request.conversation.workspace for request in place.commands.requests} == {*BOTH}
-        assert not place.slack.calls.refused()
+        assert not place.slack.calls.failed_calls()
 
 
 async def test_posts_use_the_token_of_their_workspace(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ async def test_posts_use_the_token_of_their_workspace(tmp_path: Path) -> None:
             view = sample_views.a_view(sample_views.a_reply(1, "Done."), status=TurnStatus.DONE)
             async for _ in place.app.surface.deliver(sample_views.at(view, where), {}):
                 pass
-            assert place.slack.posted(room)
+            assert place.slack.bot_messages(room)
             member = await place.app.surface.member(Author("slack", user.id, ""), where)
             assert (member.author.name, member.platform_admin) == (user.name.lower(), user is place.ana)
             assert f"slack:{user.team.id}:{user.id}" in member.roles
@@ -277,7 +277,7 @@ async def test_a_token_is_renewed_before_it_expires_by_one_process(tmp_path: Pat
         place.ask(place.ana, "with the next token")
         await place.hears("with the next token")
         assert len(place.slack.calls.of("oauth.v2.access")) == 2
-        assert not place.slack.calls.refused()
+        assert not place.slack.calls.failed_calls()
 
 
 async def test_a_call_with_an_expired_token_is_made_again_with_the_next_one(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ async def test_an_organization_has_one_token_and_each_of_its_workspaces_is_apart
         member = await first.people.member(place.ana.id)
         assert {f"slack:{where}:{place.ana.id}" for where in (one.id, "E0ORG")} <= member.roles
         typed = await place.slack.command(place.ben, "/mcp", "list", place.rooms[two.id])
-        assert typed.acknowledged
+        assert typed.is_acknowledged
         await place.slack.until(lambda: place.commands.requests)
         assert place.commands.requests[-1].conversation.workspace == two.id
 
@@ -427,7 +427,7 @@ async def test_a_workspace_that_is_not_served_gets_a_sentence_for_a_command_and_
         assert place.heard() == {(ACME.id, "hi")}
         assert not place.commands.requests
         await place.slack.post.idle()
-        assert all(delivery.acknowledged for delivery in place.slack.sent)
+        assert all(delivery.is_acknowledged for delivery in place.slack.sent_deliveries)
 
 
 async def test_another_process_follows_installations_and_removals_within_seconds(
@@ -532,8 +532,8 @@ async def test_posts_of_the_bot_itself_go_to_the_workspace_of_their_channel(tmp_
         room = place.rooms[GLOBEX.id]
         owner = NoticeOwner("fault:1", ConversationKey("slack", GLOBEX.id, room.id, ""), time())
         ref = await channels.show_in_channel(owner, message, "")
-        assert [posted.ts for posted in place.slack.posted(room)] == [ref.partition(":")[2]]
-        assert place.slack.posted(place.rooms[ACME.id]) == []
+        assert [posted.ts for posted in place.slack.bot_messages(room)] == [ref.partition(":")[2]]
+        assert place.slack.bot_messages(place.rooms[ACME.id]) == []
 
 
 async def test_each_home_is_built_for_its_workspace(tmp_path: Path) -> None:
@@ -571,10 +571,10 @@ async def test_a_file_is_fetched_from_the_workspace_where_it_was_shared(tmp_path
 async def test_missed_messages_of_a_workspace_are_read_after_a_disconnection(tmp_path: Path) -> None:
     known: list[ConversationKey] = []
 
-    async def engaged(prefix: str, _seconds: float, _limit: int) -> list[ConversationKey]:
+    async def active_keys(prefix: str, _seconds: float, _limit: int) -> list[ConversationKey]:
         return [key for key in known if str(key).startswith(prefix)]
 
-    records = Lookups(active_conversations=engaged)
+    records = Lookups(active_conversations=active_keys)
     async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
         await place.install(place.ana)
         await place.install(place.ben)

@@ -1,7 +1,7 @@
 """The routes of the REST API. Importing this fills the table."""
 
 from tests.fakes.discord.routes import applications, channels, guilds, interactions, messages, threads, users, webhooks
-from tests.fakes.discord.routes.table import ROUTES, Answered, Request, Route, found
+from tests.fakes.discord.routes.table import ROUTES, Answered, Request, Route, find_route
 
 __all__ = [
     "ROUTES",
@@ -10,7 +10,7 @@ __all__ = [
     "Route",
     "applications",
     "channels",
-    "found",
+    "find_route",
     "guilds",
     "interactions",
     "messages",

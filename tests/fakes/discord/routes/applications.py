@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fakes.discord.commands import CHAT, checked_commands, registered, untranslated
+from tests.fakes.discord.commands import CHAT, checked_commands, registered_command, untranslated_commands
 from tests.fakes.discord.refusals import Json, Refused
 from tests.fakes.discord.routes.table import Request, route
 
@@ -12,27 +12,27 @@ DAY = 86_400
 @route("GET /applications/@me")
 def me(request: Request) -> Json:
     """Return the application."""
-    return request.world.app.described()
+    return request.world.app.to_json()
 
 
 @route("GET /oauth2/applications/@me")
 def oauth2_me(request: Request) -> Json:
     """Return the application, at the second address that discord.py uses."""
-    return request.world.app.described()
+    return request.world.app.to_json()
 
 
 @route("GET /applications/{application}/commands", query=("with_localizations",))
 def commands(request: Request) -> list[Json]:
     """Return the global commands, without their translations unless they are asked for."""
-    kept = _kept(request)
-    return kept if request.query.get("with_localizations") == "true" else untranslated(kept)
+    kept = _stored_commands(request)
+    return kept if request.query.get("with_localizations") == "true" else untranslated_commands(kept)
 
 
 @route("PUT /applications/{application}/commands", body="list")
 def put_commands(request: Request) -> list[Json]:
     """Replace all global commands."""
     world = request.world
-    before = {(command["type"], command["name"]): command["id"] for command in _kept(request)}
+    before = {(command["type"], command["name"]): command["id"] for command in _stored_commands(request)}
     given = checked_commands(request.body, world.app)
     fresh = [command for command in given if (command.get("type", CHAT), command["name"]) not in before]
     today = [moment for moment in world.created if moment > world.now() - DAY]
@@ -40,7 +40,7 @@ def put_commands(request: Request) -> list[Json]:
         raise Refused(30034)
     world.created = today + [world.now()] * len(fresh)
     world.app.commands[""] = [
-        registered(
+        registered_command(
             command,
             before.get((command.get("type", CHAT), command["name"])) or world.ids.new(),
             world.app.id,
@@ -51,7 +51,7 @@ def put_commands(request: Request) -> list[Json]:
     return world.app.commands[""]
 
 
-def _kept(request: Request) -> list[Json]:
+def _stored_commands(request: Request) -> list[Json]:
     if request.path["application"] != request.world.app.id:
         raise Refused(10002)
     return request.world.app.commands.get("", [])

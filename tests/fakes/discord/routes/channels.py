@@ -18,7 +18,7 @@ def channel(request: Request) -> Json:
     """Return one channel or thread."""
     found = request.world.channel(request.path["channel"])
     request.world.need(found)
-    return found.described(request.world.bot)
+    return found.to_json(request.world.bot)
 
 
 @route("PATCH /channels/{channel}", body="object")
@@ -51,7 +51,7 @@ def change(request: Request) -> Json:
         events.thread_changed(world, found)
     else:
         events.channel_told(world, "CHANNEL_UPDATE", found)
-    return found.described(world.bot)
+    return found.to_json(world.bot)
 
 
 @route("DELETE /channels/{channel}")
@@ -62,7 +62,7 @@ def delete(request: Request) -> Json:
         world.need(found, Permission.MANAGE_THREADS if found.is_thread else Permission.MANAGE_CHANNELS)
         found.deleted = True
         events.channel_told(world, "THREAD_DELETE" if found.is_thread else "CHANNEL_DELETE", found)
-    return found.described()
+    return found.to_json()
 
 
 @route("POST /channels/{channel}/typing")

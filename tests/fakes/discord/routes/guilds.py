@@ -11,7 +11,7 @@ def guild(request: Request) -> Json:
     """Return one guild."""
     found = request.world.guild(request.path["guild"])
     counts = {"approximate_member_count": len(found.members), "approximate_presence_count": len(found.members)}
-    return found.described() | (counts if request.query.get("with_counts") in {"1", "true"} else {})
+    return found.to_json() | (counts if request.query.get("with_counts") in {"1", "true"} else {})
 
 
 @route("GET /guilds/{guild}/members/search", query=("query", "limit"))
@@ -19,7 +19,7 @@ def search(request: Request) -> list[Json]:
     """Return the members whose names begin with a text."""
     guild, typed = request.world.guild(request.path["guild"]), request.query.get("query", "").lower()
     found = [
-        m.described()
+        m.to_json()
         for m in guild.members.values()
         if m.user.handle.startswith(typed) or (m.nick or "").lower().startswith(typed)
     ]
@@ -32,7 +32,7 @@ def member(request: Request) -> Json:
     found = request.world.guild(request.path["guild"]).members.get(request.path["user"])
     if found is None:
         raise Refused(10007 if request.path["user"] in request.world.users else 10013)
-    return found.described()
+    return found.to_json()
 
 
 @route("GET /guilds/{guild}/members", query=("limit", "after"))
@@ -43,20 +43,20 @@ def members(request: Request) -> list[Json]:
         raise Refused(50001)
     limit, after = _limit(request, 1, 1000, 1), int(request.query.get("after", "0"))
     found = sorted((m for m in guild.members.values() if int(m.user.id) > after), key=lambda m: int(m.user.id))
-    return [member.described() for member in found[:limit]]
+    return [member.to_json() for member in found[:limit]]
 
 
 @route("GET /guilds/{guild}/roles")
 def roles(request: Request) -> list[Json]:
     """Return all roles."""
-    return [role.described() for role in request.world.guild(request.path["guild"]).roles.values()]
+    return [role.to_json() for role in request.world.guild(request.path["guild"]).roles.values()]
 
 
 @route("GET /guilds/{guild}/channels")
 def channels(request: Request) -> list[Json]:
     """Return all channels but threads."""
     guild = request.world.guild(request.path["guild"])
-    return [c.described() for c in request.world.channels.values() if c.guild is guild and not c.is_thread]
+    return [c.to_json() for c in request.world.channels.values() if c.guild is guild and not c.is_thread]
 
 
 def _limit(request: Request, least: int, most: int, otherwise: int) -> int:

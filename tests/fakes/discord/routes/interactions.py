@@ -34,7 +34,7 @@ def callback(request: Request) -> Json | None:
     _answer(request, interaction, answer, data)
     interaction.answered = answer
     interaction.settle()
-    return _described(interaction) if request.query.get("with_response") in {"1", "true"} else None
+    return _interaction_json(interaction) if request.query.get("with_response") in {"1", "true"} else None
 
 
 def new_answer(world: DiscordState, interaction: Interaction, flags: Flag) -> Message:
@@ -83,7 +83,7 @@ def _answer(request: Request, interaction: Interaction, answer: Answer, data: Js
             Draft(data, request.uploads).edit(world, interaction.message, UNSAID_IN_ANSWERS)
             interaction.original = interaction.message
             interaction.message.edited_at = world.now()
-            events.changed(world, interaction.message)
+            events.announce_edit(world, interaction.message)
         case Answer.CHOICES:
             only("data", data, "choices")
             interaction.choices = data.get("choices") or []
@@ -92,7 +92,7 @@ def _answer(request: Request, interaction: Interaction, answer: Answer, data: Js
             interaction.modal = Modal(checked_modal(data), interaction)
 
 
-def _described(interaction: Interaction) -> Json:
+def _interaction_json(interaction: Interaction) -> Json:
     described: Json = {"id": interaction.id, "type": int(interaction.kind)}
     answer, message = interaction.answered, interaction.original
     assert answer is not None
@@ -104,5 +104,5 @@ def _described(interaction: Interaction) -> Json:
         }
     resource: Json = {"type": int(answer)}
     if message is not None and answer in {Answer.MESSAGE, Answer.DEFERRED_MESSAGE, Answer.UPDATE}:
-        resource["message"] = message.described()
+        resource["message"] = message.to_json()
     return {"interaction": described, "resource": resource}

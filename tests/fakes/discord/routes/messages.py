@@ -37,7 +37,7 @@ def history(request: Request) -> list[Json]:
             page = [message for message in kept if int(message.id) < before][-limit:]
         case _:
             page = kept[-limit:]
-    return [_seen(world, message) for message in reversed(page)]
+    return [_visible_message(world, message) for message in reversed(page)]
 
 
 @route("GET /channels/{channel}/messages/{message}")
@@ -45,7 +45,7 @@ def one(request: Request) -> Json:
     """Return one message."""
     channel = _readable(request)
     request.world.need(channel, Permission.READ_MESSAGE_HISTORY)
-    return _seen(request.world, request.world.message(channel.id, request.path["message"]))
+    return _visible_message(request.world, request.world.message(channel.id, request.path["message"]))
 
 
 @route("POST /channels/{channel}/messages", body="object")
@@ -55,7 +55,7 @@ def post(request: Request) -> Json:
     nonce = _nonce(body)
     again = world.nonces.get((channel.id, nonce)) if nonce and body.get("enforce_nonce") else None
     if again is not None and world.now() <= again.at + world.limits.nonce_lifetime:
-        return _seen(world, again)
+        return _visible_message(world, again)
     if request.uploads:
         world.need(channel, Permission.ATTACH_FILES)
     message = Message(world.ids.new(), channel, world.bot, nonce=nonce or None)
@@ -70,7 +70,7 @@ def post(request: Request) -> Json:
     if nonce:
         world.nonces[channel.id, nonce] = message
     world.typing.pop(channel.id, None)
-    return keep(world, message).described()
+    return keep(world, message).to_json()
 
 
 @route("PATCH /channels/{channel}/messages/{message}", body="object")
@@ -87,8 +87,8 @@ def edit(request: Request) -> Json:
             raise Refused(30046, retry_after=round(wait, 3))
     request.draft.edit(world, message, UNSAID)
     message.edited_at = world.now()
-    events.changed(world, message)
-    return message.described()
+    events.announce_edit(world, message)
+    return message.to_json()
 
 
 @route("DELETE /channels/{channel}/messages/{message}")
@@ -104,12 +104,12 @@ def delete(request: Request) -> None:
             raise Refused(50003)
         world.need(channel, Permission.MANAGE_MESSAGES)
     message.deleted = True
-    events.deleted(world, message)
+    events.announce_deletion(world, message)
 
 
-def _seen(world: DiscordState, message: Message) -> Json:
+def _visible_message(world: DiscordState, message: Message) -> Json:
     """Return the message as the app may see it; the portal's switch for the intent counts here, too."""
-    return message.described(bare=content_is_hidden(message, world.app) and not world.app.message_content)
+    return message.to_json(bare=content_is_hidden(message, world.app) and not world.app.message_content)
 
 
 def _nonce(body: Json) -> str:

@@ -75,7 +75,7 @@ def route(
     return enter
 
 
-def found(method: str, path: str) -> tuple[Route, dict[str, str]] | None:
+def find_route(method: str, path: str) -> tuple[Route, dict[str, str]] | None:
     """Return the route of a call with its path parameters; the first in the table that fits."""
     for each in ROUTES.values():
         match = each.pattern.fullmatch(path)

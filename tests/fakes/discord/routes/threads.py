@@ -21,7 +21,7 @@ def on_message(request: Request) -> Answered:
     if message.thread is not None:
         raise Refused(160004)
     only("", request.body, "name", "auto_archive_duration", "rate_limit_per_user")
-    return Answered(201, _opened(request, parent, message))
+    return Answered(201, _create_thread(request, parent, message))
 
 
 def _parent(request: Request) -> Channel:
@@ -33,11 +33,11 @@ def _parent(request: Request) -> Channel:
     return parent
 
 
-def _opened(request: Request, parent: Channel, message: Message | None) -> Json:
+def _create_thread(request: Request, parent: Channel, message: Message | None) -> Json:
     name = text("", request.body, "name", 100, least=1, needed=True)
     kept = request.body.get("auto_archive_duration") or 4320
     choice("auto_archive_duration", kept, DURATIONS)
     slow = number("", request.body, "rate_limit_per_user", 0, 21600)
     thread = open_thread(request.world, parent, name, request.world.bot, message, kept=kept)
     thread.slow = slow
-    return thread.described(request.world.bot)
+    return thread.to_json(request.world.bot)

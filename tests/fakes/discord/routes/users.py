@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tests.fakes.discord.checks import only
-from tests.fakes.discord.refusals import Json, Refused, invalid, required
+from tests.fakes.discord.refusals import Json, Refused, invalid, missing_field
 from tests.fakes.discord.routes.table import Request, route
 
 
 @route("GET /users/@me")
 def me(request: Request) -> Json:
     """Return the bot."""
-    return request.world.bot.described() | {"flags": 0, "verified": True, "mfa_enabled": False, "email": None}
+    return request.world.bot.to_json() | {"flags": 0, "verified": True, "mfa_enabled": False, "email": None}
 
 
 @route("POST /users/@me/channels", body="object")
@@ -18,13 +18,13 @@ def open_dm(request: Request) -> Json:
     """Open the direct conversation with a user. A refusal of messages shows only when one is sent."""
     only("", request.body, "recipient_id")
     if "recipient_id" not in request.body:
-        raise required("recipient_id")
+        raise missing_field("recipient_id")
     user = request.world.users.get(str(request.body["recipient_id"]))
     if user is None:
         raise Refused(10013)
     if user.bot or user.webhook:
         raise Refused(50007)
-    return request.world.dm(user).described()
+    return request.world.dm(user).to_json()
 
 
 @route("GET /users/@me/guilds", query=("before", "after", "limit", "with_counts"))
@@ -39,7 +39,7 @@ def my_guilds(request: Request) -> list[Json]:
     if "before" in query:
         mine = [guild for guild in mine if int(guild.id) < int(query["before"])][-limit:]
     return [
-        {name: guild.described()[name] for name in names}
+        {name: guild.to_json()[name] for name in names}
         | {"owner": False, "permissions": str(int(guild.permissions(guild.members[world.bot.id])))}
         for guild in sorted(mine, key=lambda guild: int(guild.id))[:limit]
     ]
@@ -51,7 +51,7 @@ def user(request: Request) -> Json:
     found = request.world.users.get(request.path["user"])
     if found is None or found.webhook:
         raise Refused(10013)
-    return found.described()
+    return found.to_json()
 
 
 @route("GET /gateway", without_token=True)

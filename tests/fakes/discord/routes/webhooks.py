@@ -28,18 +28,18 @@ def follow_up(request: Request) -> Json:
     if original is not None and original.loading:
         body = {name: value for name, value in request.body.items() if name != "flags"}
         flags = Flag(request.body.get("flags") or 0) & ~Flag.EPHEMERAL
-        return _edited(world, original, Draft(body | ({"flags": int(flags)} if flags else {}), request.uploads))
+        return _edit_message(world, original, Draft(body | ({"flags": int(flags)} if flags else {}), request.uploads))
     if interaction.is_outside and len(interaction.followups) >= world.limits.followups_outside:
         raise Refused(40094)
     message = posted_answer(world, interaction, request.draft)
     interaction.followups.append(message)
-    return message.described()
+    return message.to_json()
 
 
 @route(f"GET {MESSAGE}", query=("thread_id",), without_token=True)
 def read(request: Request) -> Json:
     """Return one of the messages in answer."""
-    return _message(request).described()
+    return _message(request).to_json()
 
 
 @route(f"PATCH {MESSAGE}", query=("with_components", "thread_id"), body="object", without_token=True)
@@ -48,7 +48,7 @@ def edit(request: Request) -> Json:
     message = _message(request)
     if message.channel.archived:
         raise Refused(50083)
-    return _edited(request.world, message, request.draft)
+    return _edit_message(request.world, message, request.draft)
 
 
 @route(f"DELETE {MESSAGE}", query=("thread_id",), without_token=True)
@@ -56,15 +56,15 @@ def delete(request: Request) -> None:
     """Delete one of the messages in answer."""
     message = _message(request)
     message.deleted = True
-    events.deleted(request.world, message)
+    events.announce_deletion(request.world, message)
 
 
-def _edited(world: DiscordState, message: Message, draft: Draft) -> Json:
+def _edit_message(world: DiscordState, message: Message, draft: Draft) -> Json:
     was_loading = message.loading
     draft.edit(world, message, UNSAID_IN_ANSWERS)
     message.edited_at = None if was_loading else world.now()
-    events.changed(world, message)
-    return message.described()
+    events.announce_edit(world, message)
+    return message.to_json()
 
 
 def _interaction(request: Request) -> Interaction:

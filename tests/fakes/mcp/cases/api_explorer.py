@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from tests.fakes.mcp.cases.endpoint import served
+from tests.fakes.mcp.cases.endpoint import serve_app
 
 TICKET = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
 DOCUMENT: dict[str, Any] = {
@@ -51,7 +51,7 @@ def api_explorer() -> Iterator[Explorer]:
         return JSONResponse({"id": 41, **body}, status_code=201)
 
     api = Starlette(routes=[Route("/health", health), Route("/tickets", tickets, methods=["POST"])])
-    with served(api) as base, served(_server(base).streamable_http_app()) as address:
+    with serve_app(api) as base, serve_app(_server(base).streamable_http_app()) as address:
         explorer.url = f"{address}/mcp"
         yield explorer
 

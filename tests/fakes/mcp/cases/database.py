@@ -12,7 +12,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
-from tests.fakes.mcp.cases.endpoint import Doorkeeper, basic, served
+from tests.fakes.mcp.cases.endpoint import Doorkeeper, basic, serve_app
 
 SCHEMA = "create table customers (name text primary key, city text not null)"
 
@@ -57,5 +57,5 @@ def database(file: Path, user: str, password: str) -> Iterator[Database]:
         return f"Added {name}"
 
     door = Doorkeeper(server.streamable_http_app(), "Authorization", basic(user, password), 'Basic realm="database"')
-    with served(door) as address:
+    with serve_app(door) as address:
         yield Database(f"{address}/mcp", file, door)

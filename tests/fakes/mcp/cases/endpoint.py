@@ -49,7 +49,7 @@ def basic(user: str, password: str) -> str:
 
 
 @contextmanager
-def served(app: App) -> Iterator[str]:
+def serve_app(app: App) -> Iterator[str]:
     """Serve until the block ends; the address."""
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or a body waits 40 ms behind its headers

@@ -11,7 +11,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel
 
-from tests.fakes.mcp.cases.endpoint import served
+from tests.fakes.mcp.cases.endpoint import serve_app
 
 CENTS = {"desk": 24_900, "lamp": 3_950}
 BULK, DISCOUNT = 10, 0.1
@@ -39,7 +39,7 @@ def shop() -> Iterator[Shop]:
     made = Shop()
     server = MCPServer("shop", version="1.0.0", log_level="ERROR")
 
-    def priced(sku: str, quantity: int) -> Price:
+    def order_price(sku: str, quantity: int) -> Price:
         if sku not in CENTS:
             raise ToolError(f"there is no {sku}")
         cents = CENTS[sku] * quantity
@@ -50,15 +50,15 @@ def shop() -> Iterator[Shop]:
     @server.tool(annotations=ToolAnnotations(read_only_hint=True))
     def calculate_price(sku: str, quantity: int) -> Price:
         """The price of this many pieces; ten and more are cheaper."""
-        return priced(sku, quantity)
+        return order_price(sku, quantity)
 
     @server.tool(annotations=ToolAnnotations(destructive_hint=False, idempotent_hint=False))
     def process_order(sku: str, quantity: int, customer: str) -> str:
         """Take a binding order."""
-        price = priced(sku, quantity)
+        price = order_price(sku, quantity)
         made.orders.append((sku, quantity, customer))
         return f"Order {len(made.orders)}: {quantity} {sku} for {customer}, {price.total}"
 
-    with served(server.streamable_http_app()) as address:
+    with serve_app(server.streamable_http_app()) as address:
         made.url = f"{address}/mcp"
         yield made

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from mcp.server.mcpserver import MCPServer
 from mcp.types import ToolAnnotations
 
-from tests.fakes.mcp.cases.endpoint import Doorkeeper, served
+from tests.fakes.mcp.cases.endpoint import Doorkeeper, serve_app
 
 
 @dataclass
@@ -37,6 +37,6 @@ def tracker(token: str) -> Iterator[Tracker]:
         made.issues.append(title)
         return f"Opened #{len(made.issues)} {title}"
 
-    with served(Doorkeeper(server.streamable_http_app(), "Authorization", f"Bearer {token}")) as address:
+    with serve_app(Doorkeeper(server.streamable_http_app(), "Authorization", f"Bearer {token}")) as address:
         made.url = f"{address}/mcp"
         yield made

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from mcp.server.mcpserver import MCPServer
 from mcp.types import ToolAnnotations
 
-from tests.fakes.mcp.cases.endpoint import Doorkeeper, served
+from tests.fakes.mcp.cases.endpoint import Doorkeeper, serve_app
 
 KEY_HEADER = "X-N8N-API-KEY"
 
@@ -39,6 +39,6 @@ def workflows(key: str) -> Iterator[Workflows]:
         made.sent.append({"to": to, "subject": subject, "body": body})
         return f"Execution {len(made.sent)}: sent to {to}"
 
-    with served(Doorkeeper(server.streamable_http_app(), KEY_HEADER, key)) as address:
+    with serve_app(Doorkeeper(server.streamable_http_app(), KEY_HEADER, key)) as address:
         made.url = f"{address}/mcp"
         yield made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.fakes.slack.arguments import Arguments
 from tests.fakes.slack.messages import Json
-from tests.fakes.slack.methods.chat import dress_allowed, existing_place, threaded
+from tests.fakes.slack.methods.chat import dress_allowed, existing_place, thread_root
 from tests.fakes.slack.methods.table import DRESSED, method
 from tests.fakes.slack.refusals import Refused, invalid_arguments
 from tests.fakes.slack.state import Caller
@@ -44,7 +44,7 @@ def set_suggested_prompts(caller: Caller, args: Arguments) -> Json:
     """Offer up to four prompts: in a thread, or under agent view in the whole direct conversation."""
     channel = existing_place(caller, args, "channel_id")
     if not caller.world.app.agent:
-        args.needed("thread_ts")
+        args.required_text("thread_ts")
     prompts = args.rows("prompts", "invalid_arguments") or []
     if not prompts or len(prompts) > PROMPTS or not all(p.get("title") and p.get("message") for p in prompts):
         raise invalid_arguments(f"between 1 and {PROMPTS} prompts with title and message [json-pointer:/prompts]")
@@ -59,7 +59,7 @@ SESSION = ("channel_id", "thread_ts", "status", "title", "initiator_user_id", *D
 def set_session_status(caller: Caller, args: Arguments) -> Json:
     """Say whether the agent works, waits or has ended. Without the event for Stop there is a warning, no button."""
     key = _agent_thread(caller, args)
-    state = args.needed("status")
+    state = args.required_text("status")
     if state not in STATES:
         raise invalid_arguments(f"must be one of {', '.join(STATES)} [json-pointer:/status]")
     dress_allowed(caller, args)
@@ -84,7 +84,7 @@ def rename_session(caller: Caller, args: Arguments) -> Json:
 
 
 def _title(args: Arguments) -> str:
-    title = args.needed("title")
+    title = args.required_text("title")
     if len(title) > TITLE:
         raise invalid_arguments(f"must be less than {TITLE + 1} characters [json-pointer:/title]")
     return title
@@ -100,4 +100,4 @@ def _thread(caller: Caller, args: Arguments) -> tuple[str, str]:
     channel = existing_place(caller, args, "channel_id")
     if caller.bot.bot.id not in channel.members:
         raise Refused("not_in_channel")
-    return channel.id, threaded(caller, channel, args.needed("thread_ts"))
+    return channel.id, thread_root(caller, channel, args.required_text("thread_ts"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.fakes.slack import events
 from tests.fakes.slack.arguments import Arguments
 from tests.fakes.slack.blocks import check_blocks, check_weight
-from tests.fakes.slack.identities import identified
+from tests.fakes.slack.identities import blocks_with_ids
 from tests.fakes.slack.messages import Json, Message
 from tests.fakes.slack.methods.metadata import metadata_of
 from tests.fakes.slack.methods.table import DRESSED, POSTED, method
@@ -24,7 +24,7 @@ POST = (*POSTED, *DRESSED, "channel", "reply_broadcast", "unfurl_links", "unfurl
 def post_message(caller: Caller, args: Arguments) -> Json:
     """Post a message for all; a user id as the channel means the direct message with them."""
     channel = place(caller, args, opens_dm=True)
-    message = _drafted(caller, args, channel)
+    message = _build_message(caller, args, channel)
     message.broadcast = args.flag("reply_broadcast") and bool(message.thread_ts)
     message.subtype = "thread_broadcast" if message.broadcast else None
     message.unfurl_links, message.unfurl_media = args.flag("unfurl_links", True), args.flag("unfurl_media", True)
@@ -32,8 +32,8 @@ def post_message(caller: Caller, args: Arguments) -> Json:
     message.metadata = metadata_of(args)
     caller.workspace.keep(message)
     caller.workspace.statuses.pop((channel.id, message.root), None)
-    events.posted(caller.world, caller.workspace, message)
-    return {"channel": channel.id, "ts": message.ts, "message": message.written()}
+    events.announce_message(caller.world, caller.workspace, message)
+    return {"channel": channel.id, "ts": message.ts, "message": message.to_json()}
 
 
 EPHEMERAL = (*POSTED, *DRESSED, "channel", "user")
@@ -43,10 +43,10 @@ EPHEMERAL = (*POSTED, *DRESSED, "channel", "user")
 def post_ephemeral(caller: Caller, args: Arguments) -> Json:
     """Show a message to one member of a channel; it is in no history and cannot be changed by its ts."""
     channel = place(caller, args)
-    user = args.needed("user")
+    user = args.required_text("user")
     if user not in channel.members:
         raise Refused("user_not_in_channel")
-    message = _drafted(caller, args, channel)
+    message = _build_message(caller, args, channel)
     message.ephemeral_to = user
     caller.workspace.keep(message)
     return {"message_ts": message.ts}
@@ -59,7 +59,7 @@ UPDATE = (*POSTED, "channel", "ts", "reply_broadcast", "metadata", "file_ids")
 def update(caller: Caller, args: Arguments) -> Json:
     """Change a message of one's own. Text without blocks takes the blocks away; blocks without text keep the text."""
     channel = existing_place(caller, args)
-    message = caller.workspace.message(channel.id, args.needed("ts"))
+    message = caller.workspace.message(channel.id, args.required_text("ts"))
     if message.user != caller.bot.bot.id:
         raise Refused("cant_update_message")
     if message.stream is not None and message.stream.alive(caller.now(), caller.world.limits.stream_lifetime):
@@ -80,28 +80,28 @@ def update(caller: Caller, args: Arguments) -> Json:
     message.markdown = markdown
     message.linked_names = args.flag("link_names") or args.text("parse") == "full"
     message.metadata = metadata if metadata is not None else message.metadata
-    events.changed(caller.world, caller.workspace, message, before)
-    return {"channel": channel.id, "ts": message.ts, "text": message.text, "message": message.written()}
+    events.announce_edit(caller.world, caller.workspace, message, before)
+    return {"channel": channel.id, "ts": message.ts, "text": message.text, "message": message.to_json()}
 
 
 @method("chat.delete", "tier3", ("channel", "ts", "as_user"), "chat:write")
 def delete(caller: Caller, args: Arguments) -> Json:
     """Delete a message of one's own."""
     channel = existing_place(caller, args)
-    message = caller.workspace.message(channel.id, args.needed("ts"))
+    message = caller.workspace.message(channel.id, args.required_text("ts"))
     if message.user != caller.bot.bot.id:
         raise Refused("cant_delete_message")
     before = message.remember()
     message.deleted = True
-    events.deleted(caller.world, caller.workspace, message, before)
+    events.announce_deletion(caller.world, caller.workspace, message, before)
     return {"channel": channel.id, "ts": message.ts}
 
 
 @method("chat.getPermalink", "special", ("channel", "message_ts"), json=False)
 def get_permalink(caller: Caller, args: Arguments) -> Json:
     """Return a link to a message."""
-    channel = caller.workspace.channel(args.needed("channel"))
-    message = caller.workspace.message(channel.id, args.needed("message_ts"))
+    channel = caller.workspace.channel(args.required_text("channel"))
+    message = caller.workspace.message(channel.id, args.required_text("message_ts"))
     link = f"https://{caller.bot.team.domain}.slack.com/archives/{channel.id}/p{message.ts.replace('.', '')}"
     if message.thread_ts:
         link += f"?thread_ts={message.thread_ts}&cid={channel.id}"
@@ -114,7 +114,7 @@ def existing_place(caller: Caller, args: Arguments, name: str = "channel") -> Ch
     Raises:
         Refused: channel_not_found, also for a private one the bot is not in.
     """
-    channel = caller.workspace.channel(args.needed(name))
+    channel = caller.workspace.channel(args.required_text(name))
     if channel.kind != "channel" and caller.bot.bot.id not in channel.members:
         raise Refused("channel_not_found")
     return channel
@@ -126,7 +126,7 @@ def place(caller: Caller, args: Arguments, *, opens_dm: bool = False) -> Channel
     Raises:
         Refused: channel_not_found, not_in_channel, is_archived, restricted_action.
     """
-    given = args.needed("channel")
+    given = args.required_text("channel")
     user = caller.workspace.users.get(given) if opens_dm else None
     if user is not None and user.id != caller.bot.bot.id:
         return caller.workspace.dm(user.id, caller.bot.bot.id)
@@ -154,7 +154,7 @@ def contents(args: Arguments) -> tuple[str, list[Json] | None, str]:
         raise Refused("msg_too_long")
     if blocks is not None:
         check_blocks(blocks, "message")
-        blocks = identified(blocks)
+        blocks = blocks_with_ids(blocks)
     if not text.strip() and not markdown.strip() and not blocks and not args.rows("attachments", "invalid_attachments"):
         raise Refused("no_text")
     return text, blocks, markdown
@@ -170,13 +170,13 @@ def dress_allowed(caller: Caller, args: Arguments) -> None:
         raise Refused("missing_scope", needed="chat:write.customize", provided=",".join(sorted(caller.bot.scopes)))
 
 
-def _drafted(caller: Caller, args: Arguments, channel: Channel) -> Message:
+def _build_message(caller: Caller, args: Arguments, channel: Channel) -> Message:
     dress_allowed(caller, args)
     text, blocks, markdown = contents(args)
     check_weight(blocks or [])
     thread_ts = args.text("thread_ts") or None
     if thread_ts is not None:
-        thread_ts = threaded(caller, channel, thread_ts)
+        thread_ts = thread_root(caller, channel, thread_ts)
     workspace, bot = caller.workspace, caller.bot.bot
     return Message(
         ts=workspace.new_ts(),
@@ -195,7 +195,7 @@ def _drafted(caller: Caller, args: Arguments, channel: Channel) -> Message:
     )
 
 
-def threaded(caller: Caller, channel: Channel, thread_ts: str) -> str:
+def thread_root(caller: Caller, channel: Channel, thread_ts: str) -> str:
     """Return the root of a reply's thread; a reply to a reply goes to the same thread.
 
     Raises:

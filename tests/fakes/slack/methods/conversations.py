@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.fakes.slack.arguments import Arguments
 from tests.fakes.slack.messages import Json, Message
-from tests.fakes.slack.methods.pages import paged
+from tests.fakes.slack.methods.pages import page_and_cursor
 from tests.fakes.slack.methods.table import PAGED, method
 from tests.fakes.slack.places import Channel
 from tests.fakes.slack.refusals import Refused, invalid_arguments
@@ -21,7 +21,7 @@ SPAN = ("channel", "inclusive", "latest", "oldest", "include_all_metadata", *PAG
 def info(caller: Caller, args: Arguments) -> Json:
     """Return a conversation."""
     channel = _readable(caller, args, "read")
-    described = channel.described() | {"is_member": caller.bot.bot.id in channel.members}
+    described = channel.to_json() | {"is_member": caller.bot.bot.id in channel.members}
     if args.flag("include_num_members"):
         described["num_members"] = len(channel.members)
     return {"channel": described}
@@ -33,26 +33,26 @@ TYPES = {"public_channel": "channel", "private_channel": "group", "im": "im", "m
 @method("conversations.list", "tier2", ("types", "exclude_archived", *PAGED), *READ, json=False)
 def list_conversations(caller: Caller, args: Arguments) -> Json:
     """Return the channels that the app can see, each with its membership."""
-    return _listed(caller, args, [c for c in _visible(caller, args) if c.kind not in {"im", "mpim"}])
+    return _channel_page(caller, args, [c for c in _visible(caller, args) if c.kind not in {"im", "mpim"}])
 
 
 @method("users.conversations", "tier3", ("types", "exclude_archived", "user", *PAGED), *READ, json=False)
 def users_conversations(caller: Caller, args: Arguments) -> Json:
     """The channels that the app is in."""
-    return _listed(caller, args, [c for c in _visible(caller, args) if caller.bot.bot.id in c.members])
+    return _channel_page(caller, args, [c for c in _visible(caller, args) if caller.bot.bot.id in c.members])
 
 
 @method("conversations.join", "tier3", ("channel",), "channels:join")
 def join(caller: Caller, args: Arguments) -> Json:
     """Come into a public channel."""
-    channel = caller.workspace.channel(args.needed("channel"))
+    channel = caller.workspace.channel(args.required_text("channel"))
     if channel.kind != "channel":
         raise Refused("method_not_supported_for_channel_type")
     if channel.archived:
         raise Refused("is_archived")
     if caller.bot.bot.id not in channel.members:
         channel.members.append(caller.bot.bot.id)
-    return {"channel": channel.described() | {"is_member": True}}
+    return {"channel": channel.to_json() | {"is_member": True}}
 
 
 def _visible(caller: Caller, args: Arguments) -> list[Channel]:
@@ -72,9 +72,9 @@ def _visible(caller: Caller, args: Arguments) -> list[Channel]:
     ]
 
 
-def _listed(caller: Caller, args: Arguments, channels: list[Channel]) -> Json:
-    page, more = paged(args, channels, default=100)
-    described = [c.described() | {"is_member": caller.bot.bot.id in c.members} for c in page]
+def _channel_page(caller: Caller, args: Arguments, channels: list[Channel]) -> Json:
+    page, more = page_and_cursor(args, channels, default=100)
+    described = [c.to_json() | {"is_member": caller.bot.bot.id in c.members} for c in page]
     return {"channels": described} | more
 
 
@@ -83,7 +83,7 @@ def open_conversation(caller: Caller, args: Arguments) -> Json:
     """Return the direct message with a user, or with several."""
     if args.has("channel"):
         return {"channel": {"id": caller.workspace.channel(args.text("channel")).id}}
-    users = [user.strip() for user in args.needed("users").split(",") if user.strip()]
+    users = [user.strip() for user in args.required_text("users").split(",") if user.strip()]
     for user in users:
         person = caller.workspace.person(user)
         if person.deleted:
@@ -97,7 +97,7 @@ def open_conversation(caller: Caller, args: Arguments) -> Json:
     if caller.workspace.users[users[0]].bot_id:
         raise Refused("cannot_dm_bot")
     channel = caller.workspace.dm(users[0], caller.bot.bot.id)
-    shown = channel.described() if args.flag("return_im") else {"id": channel.id}
+    shown = channel.to_json() if args.flag("return_im") else {"id": channel.id}
     return {"channel": shown, "no_op": False, "already_open": False}
 
 
@@ -106,27 +106,27 @@ def history(caller: Caller, args: Arguments) -> Json:
     """Return the messages outside threads, the newest first."""
     channel = _readable(caller, args, "history")
     kept = _within(args, caller.workspace.top_level(channel.id))
-    page, more = paged(args, kept[::-1], default=100, most=999)
+    page, more = page_and_cursor(args, kept[::-1], default=100, most=999)
     has_more = bool(more["response_metadata"]["next_cursor"])
-    return {"messages": [_written(caller, args, m) for m in page], "has_more": has_more, "pin_count": 0} | more
+    return {"messages": [_message_json(caller, args, m) for m in page], "has_more": has_more, "pin_count": 0} | more
 
 
 @method("conversations.replies", "tier3", (*SPAN, "ts"), *HISTORY, json=False)
 def replies(caller: Caller, args: Arguments) -> Json:
     """Return a thread, the oldest first; its first message leads every page."""
     channel = _readable(caller, args, "history")
-    found = caller.workspace.messages.get(channel.id, {}).get(args.needed("ts"))
+    found = caller.workspace.messages.get(channel.id, {}).get(args.required_text("ts"))
     thread = caller.workspace.thread(channel.id, found.root) if found is not None else []
     if not thread:
         raise Refused("thread_not_found")
     first = [m for m in thread if m.ts == m.root]
-    page, more = paged(args, _within(args, [m for m in thread if m.ts != m.root]), default=1000)
+    page, more = page_and_cursor(args, _within(args, [m for m in thread if m.ts != m.root]), default=1000)
     has_more = bool(more["response_metadata"]["next_cursor"])
-    return {"messages": [_written(caller, args, m) for m in [*first, *page]], "has_more": has_more} | more
+    return {"messages": [_message_json(caller, args, m) for m in [*first, *page]], "has_more": has_more} | more
 
 
 def _readable(caller: Caller, args: Arguments, what: str) -> Channel:
-    channel = caller.workspace.channel(args.needed("channel"))
+    channel = caller.workspace.channel(args.required_text("channel"))
     _scope(caller, f"{KINDS[channel.kind]}:{what}")
     if caller.bot.bot.id not in channel.members:
         if channel.kind != "channel":
@@ -162,8 +162,8 @@ def _moment(ts: str) -> tuple[int, str]:
         raise Refused("invalid_ts_latest") from None
 
 
-def _written(caller: Caller, args: Arguments, message: Message) -> Json:
-    written = message.written()
+def _message_json(caller: Caller, args: Arguments, message: Message) -> Json:
+    written = message.to_json()
     if not args.flag("include_all_metadata"):
         written.pop("metadata", None)
     answers = [m for m in caller.workspace.thread(message.channel, message.ts) if m.ts != message.ts]

@@ -6,7 +6,7 @@ from tests.fakes.slack import events
 from tests.fakes.slack.arguments import Arguments
 from tests.fakes.slack.files import StoredFile
 from tests.fakes.slack.messages import Json, Message
-from tests.fakes.slack.methods.chat import existing_place, threaded
+from tests.fakes.slack.methods.chat import existing_place, thread_root
 from tests.fakes.slack.methods.table import method
 from tests.fakes.slack.refusals import Refused, invalid_arguments
 from tests.fakes.slack.state import Caller
@@ -17,7 +17,7 @@ UPLOAD = ("filename", "length", "alt_txt", "alt_text", "snippet_type")
 @method("files.getUploadURLExternal", "tier4", UPLOAD, "files:write", json=False)
 def get_upload_url(caller: Caller, args: Arguments) -> Json:
     """Return an address to send the bytes of one file to."""
-    name, length = args.needed("filename"), args.number("length", 0)
+    name, length = args.required_text("filename"), args.number("length", 0)
     if length <= 0:
         raise invalid_arguments("must be more than 0 [json-pointer:/length]")
     workspace = caller.workspace
@@ -46,28 +46,28 @@ def complete_upload(caller: Caller, args: Arguments) -> Json:
     listed = args.rows("files", "invalid_arguments")
     if not listed:
         raise invalid_arguments("missing required field: files")
-    stored = [_uploaded(caller, str(row.get("id", ""))) for row in listed]
+    stored = [_uploaded_file(caller, str(row.get("id", ""))) for row in listed]
     channels = [name for name in [args.text("channel_id"), *args.text("channels").split(",")] if name]
     for file, row in zip(stored, listed, strict=True):
         file.complete, file.title = True, str(row.get("title") or file.name)
     for channel in channels:
-        _shared(caller, args, channel, stored)
-    return {"files": [file.described() for file in stored]}
+        _share_files(caller, args, channel, stored)
+    return {"files": [file.to_json() for file in stored]}
 
 
 @method("files.info", "tier4", ("file", "count", "cursor", "limit", "page"), "files:read", json=False)
 def file_info(caller: Caller, args: Arguments) -> Json:
     """Return a file."""
-    stored = caller.workspace.files.get(args.needed("file"))
+    stored = caller.workspace.files.get(args.required_text("file"))
     if stored is None or not stored.complete:
         raise Refused("file_not_found")
-    return {"file": stored.described()}
+    return {"file": stored.to_json()}
 
 
 @method("files.delete", "tier3", ("file",), "files:write")
 def delete_file(caller: Caller, args: Arguments) -> Json:
     """Delete a file of the bot, and the messages without other content."""
-    stored = caller.workspace.files.pop(args.needed("file"), None)
+    stored = caller.workspace.files.pop(args.required_text("file"), None)
     if stored is None:
         raise Refused("file_not_found")
     for channel_id in stored.shared_in:
@@ -78,7 +78,7 @@ def delete_file(caller: Caller, args: Arguments) -> Json:
     return {}
 
 
-def _uploaded(caller: Caller, file_id: str) -> StoredFile:
+def _uploaded_file(caller: Caller, file_id: str) -> StoredFile:
     stored = caller.workspace.files.get(file_id)
     if stored is None or stored.complete:
         raise Refused("file_not_found")
@@ -87,7 +87,7 @@ def _uploaded(caller: Caller, file_id: str) -> StoredFile:
     return stored
 
 
-def _shared(caller: Caller, args: Arguments, channel_id: str, stored: list[StoredFile]) -> None:
+def _share_files(caller: Caller, args: Arguments, channel_id: str, stored: list[StoredFile]) -> None:
     channel = existing_place(caller, Arguments({"channel": channel_id}))
     workspace, bot = caller.workspace, caller.bot.bot
     if bot.id not in channel.members:
@@ -100,7 +100,7 @@ def _shared(caller: Caller, args: Arguments, channel_id: str, stored: list[Store
         workspace.team.id,
         text=args.text("initial_comment"),
         files=stored,
-        thread_ts=threaded(caller, channel, thread_ts) if thread_ts else None,
+        thread_ts=thread_root(caller, channel, thread_ts) if thread_ts else None,
         bot_id=bot.bot_id,
         app_id=caller.world.app.id,
         subtype="file_share",
@@ -108,4 +108,4 @@ def _shared(caller: Caller, args: Arguments, channel_id: str, stored: list[Store
     workspace.keep(message)
     for file in stored:
         file.shared_in.append(channel.id)
-    events.posted(caller.world, workspace, message)
+    events.announce_message(caller.world, workspace, message)

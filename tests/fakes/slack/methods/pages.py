@@ -12,7 +12,7 @@ from tests.fakes.slack.refusals import Refused
 T = TypeVar("T")
 
 
-def paged(args: Arguments, items: list[T], *, default: int, most: int = 1000) -> tuple[list[T], Json]:
+def page_and_cursor(args: Arguments, items: list[T], *, default: int, most: int = 1000) -> tuple[list[T], Json]:
     """Return the items of this page, and the fields of the cursor to the next.
 
     Raises:

@@ -39,9 +39,9 @@ def remove(caller: Caller, args: Arguments) -> Json:
 
 
 def _target(caller: Caller, args: Arguments) -> tuple[Message, str]:
-    channel, name = existing_place(caller, args), args.needed("name")
+    channel, name = existing_place(caller, args), args.required_text("name")
     if not EMOJI.fullmatch(name):
         raise Refused("invalid_name")
     if caller.bot.bot.id not in channel.members:
         raise Refused("not_in_channel")
-    return caller.workspace.message(channel.id, args.needed("timestamp")), name
+    return caller.workspace.message(channel.id, args.required_text("timestamp")), name

@@ -8,10 +8,10 @@ from tests.fakes.slack import events
 from tests.fakes.slack.arguments import Arguments
 from tests.fakes.slack.blocks import check_blocks
 from tests.fakes.slack.chunks import checked_chunks
-from tests.fakes.slack.identities import identified
+from tests.fakes.slack.identities import blocks_with_ids
 from tests.fakes.slack.messages import Json, Message, Stream
 from tests.fakes.slack.methods.agents import STATES
-from tests.fakes.slack.methods.chat import MARKDOWN_LIMIT, dress_allowed, existing_place, place, threaded
+from tests.fakes.slack.methods.chat import MARKDOWN_LIMIT, dress_allowed, existing_place, place, thread_root
 from tests.fakes.slack.methods.metadata import metadata_of
 from tests.fakes.slack.methods.table import DRESSED, method
 from tests.fakes.slack.refusals import Refused, invalid_arguments
@@ -37,7 +37,7 @@ def start(caller: Caller, args: Arguments) -> Json:
     channel = place(caller, args)
     if not channel.streams:
         raise Refused("channel_type_not_supported")
-    thread_ts = threaded(caller, channel, args.needed("thread_ts"))
+    thread_ts = thread_root(caller, channel, args.required_text("thread_ts"))
     dress_allowed(caller, args)
     recipient = args.text("recipient_user_id")
     if channel.kind != "im":
@@ -68,7 +68,7 @@ def start(caller: Caller, args: Arguments) -> Json:
     workspace.keep(message)
     workspace.statuses.pop((channel.id, message.root), None)
     workspace.sessions.setdefault((channel.id, message.root), {})["status"] = "processing"
-    events.posted(caller.world, workspace, message)
+    events.announce_message(caller.world, workspace, message)
     return {"channel": channel.id, "ts": message.ts}
 
 
@@ -95,20 +95,20 @@ def stop(caller: Caller, args: Arguments) -> Json:
     if state not in STATES:
         raise invalid_arguments(f"must be one of {', '.join(STATES)} [json-pointer:/session_status]")
     metadata = metadata_of(args)
-    before = message.written()
+    before = message.to_json()
     _grow(caller, message, args)
     assert message.stream is not None
     message.stream.open = False
-    message.blocks = identified([*message.stream.blocks, *blocks])
+    message.blocks = blocks_with_ids([*message.stream.blocks, *blocks])
     message.metadata = metadata
     caller.workspace.sessions.setdefault((message.channel, message.root), {})["status"] = state
-    events.changed(caller.world, caller.workspace, message, before)
-    return {"channel": message.channel, "ts": message.ts, "message": message.written()}
+    events.announce_edit(caller.world, caller.workspace, message, before)
+    return {"channel": message.channel, "ts": message.ts, "message": message.to_json()}
 
 
 def _streaming(caller: Caller, args: Arguments) -> Message:
     channel = existing_place(caller, args)
-    message = caller.workspace.message(channel.id, args.needed("ts"))
+    message = caller.workspace.message(channel.id, args.required_text("ts"))
     if message.user != caller.bot.bot.id:
         raise Refused("message_not_owned_by_app")
     stream = message.stream
@@ -130,7 +130,7 @@ def _grow(caller: Caller, message: Message, args: Arguments) -> None:
     if way and stream.way and way != stream.way:
         raise Refused("streaming_mode_mismatch")
     checked = checked_chunks(chunks)
-    grown = stream.grown(markdown, checked)
+    grown = stream.extended_copy(markdown, checked)
     limits = caller.world.limits
     if grown.size > (limits.stream_size if grown.tasks else limits.stream_text_size):
         raise Refused("msg_too_long")
