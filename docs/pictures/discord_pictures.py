@@ -216,10 +216,10 @@ class Room:
         placed = replace(placed, turn=replace(placed.turn, id=f"{self.drawn:02}{placed.turn.id}"))
         workplace.engine.views.append(placed)
         await workplace.draw(placed)
-        return thread, workplace.posted(thread)
+        return thread, workplace.public_messages(thread)
 
     def _all(self, messages: Sequence[Message]) -> str:
-        return "".join(answered(message.described(), self._names) for message in messages)
+        return "".join(answered(message.to_json(), self._names) for message in messages)
 
     @property
     def _names(self) -> Mapping[str, str]:
@@ -242,7 +242,7 @@ async def command(words: str, reply: Reply) -> str:
         options = {"server": "jira"} if words == "mcp show" else {}
         interaction = await office.discord.command(office.priya, words, office.channel, options)
         await office.discord.until(lambda: interaction.messages)
-        return "".join(answered(message.described(), {}) for message in interaction.messages)
+        return "".join(answered(message.to_json(), {}) for message in interaction.messages)
 
 
 async def form(asked: Form) -> tuple[str, str]:
@@ -253,7 +253,7 @@ async def form(asked: Form) -> tuple[str, str]:
         drawn = modal(office.discord.modal(office.priya).drawn)
         sent = await office.discord.submit(office.priya, {"Server address": "http://mcp.example.com"})
         await office.discord.until(lambda: sent.messages)
-        return drawn, "".join(answered(message.described(), {}) for message in sent.messages)
+        return drawn, "".join(answered(message.to_json(), {}) for message in sent.messages)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ async def test_a_reply_is_one_message_from_its_first_word_to_its_last(workspace:
     await workspace.deliver(later(view, done("The pool is too small.")))
     (message,) = workspace.public_messages(view.turn.conversation)
     assert "The pool is too small." in message.content
-    assert not workspace.fake.calls.refused()
+    assert not workspace.fake.calls.failed_calls()
 
 
 def log_call(status: StepStatus = StepStatus.DONE) -> ToolStep:
@@ -276,7 +276,7 @@ async def test_a_long_rate_limit_ends_the_delivery_in_its_channel_alone(workspac
     assert not failure.value.permanent
     await workspace.deliver(elsewhere)
     assert len(workspace.public_messages(other)) == 1
-    assert len(workspace.fake.calls.refused()) == 1
+    assert len(workspace.fake.calls.failed_calls()) == 1
 
 
 async def test_a_short_rate_limit_is_waited_for(workspace: Workspace) -> None:
@@ -340,7 +340,7 @@ async def test_a_card_becomes_its_outcome_in_the_same_message(workspace: Workspa
     assert "approve:" in before[-1].content
     assert not any(f"{kind}:3a7f3c2e9b" in after[0].content for kind in ("approve", "deny", "edit", "view"))
     assert "use INC" in after[0].content
-    assert not workspace.fake.calls.refused()
+    assert not workspace.fake.calls.failed_calls()
 
 
 async def test_an_oversize_answer_is_complete_and_a_shorter_one_leaves_nothing_of_it(workspace: Workspace) -> None:
@@ -355,14 +355,14 @@ async def test_an_oversize_answer_is_complete_and_a_shorter_one_leaves_nothing_o
     await workspace.deliver(later(view, done("Short after all.")))
     (message,) = workspace.public_messages(view.turn.conversation)
     assert "Short after all." in message.content
-    assert not workspace.fake.calls.refused()
+    assert not workspace.fake.calls.failed_calls()
 
 
 async def test_an_oversize_card_says_what_it_leaves_out(workspace: Workspace) -> None:
     view = workspace.ask(asking(**{f"argument {number}": "long " * 1_000 for number in range(60)}))
     await workspace.deliver(view)
     assert "more arguments: View all" in workspace.public_messages(view.turn.conversation)[-1].content
-    assert not workspace.fake.calls.refused()
+    assert not workspace.fake.calls.failed_calls()
 
 
 def with_files(*parts: ImagePart | FilePart) -> TurnView:
@@ -379,7 +379,7 @@ async def test_files_of_tools_are_shared_once_also_by_another_process(workspace:
     await workspace.deliver(view)
     shared = [file for message in workspace.public_messages(view.turn.conversation) for file in message.files]
     assert shared == [("grafana.search_logs.png", b"png"), ("a.json", b"{}"), ("a.json", b"{}")]
-    assert not workspace.fake.calls.refused()
+    assert not workspace.fake.calls.failed_calls()
 
 
 async def test_an_answer_is_posted_without_its_files_where_the_bot_may_share_none(workspace: Workspace) -> None:

@@ -4,7 +4,7 @@
         priya = plain.user("Priya")
         incidents = plain.channel("incidents", priya)
         asked = plain.say(priya, incidents, f"{plain.bot.mention} why 502?")
-        await plain.until(lambda: plain.posted(incidents, asked.id))
+        await plain.until(lambda: plain.bot_messages(incidents, asked.id))
 
 Messages are literal text of at most 4,000 characters, apart from mentions (`@<id>`, `@<&group>`). They have at most 24
 commands, which are texts that the client offers to send. A thread is named by its first message. A nonce is accepted

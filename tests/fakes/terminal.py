@@ -4,7 +4,7 @@
         await program.shows("countersign")
         program.type("hello")
         ...
-        assert await program.ended() == 0
+        assert await program.wait_for_exit() == 0
 
 The program is the leader of its own session and the terminal is its controlling one, so that it hears of a new window
 size and of a lost line as it would in a window. It is killed when the block is left.

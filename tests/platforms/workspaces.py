@@ -271,7 +271,9 @@ class SlackWorkspace(Workspace):
 
     def public_messages(self, where: Any) -> list[Posted]:
         in_thread = isinstance(where, ConversationKey)
-        messages = self.fake.posted(self._channel(where), where.thread) if in_thread else self.fake.posted(where)
+        messages = (
+            self.fake.bot_messages(self._channel(where), where.thread) if in_thread else self.fake.bot_messages(where)
+        )
         return [_slack_message(message) for message in messages if not message.ephemeral_to]
 
     def private_texts(self, user: Any, where: ConversationKey) -> list[str]:
@@ -307,11 +309,11 @@ class SlackWorkspace(Workspace):
         return list(self.bot.whispers(user))
 
     def private(self, user: Any, where: ConversationKey) -> list[Posted]:
-        posted = self.fake.posted(self._channel(where))
+        posted = self.fake.bot_messages(self._channel(where))
         return [_slack_message(message) for message in posted if message.ephemeral_to == user.id]
 
     async def wait_until_handled(self, where: Any = None) -> None:
-        await self.bot.settled()
+        await self.bot.wait_for_responses()
 
     def forbid_files(self) -> None:
         self.fake.installation.scopes.discard("files:write")
@@ -320,10 +322,10 @@ class SlackWorkspace(Workspace):
         return {"as_of": message.native.past[-1]}
 
     def is_acknowledged(self, pressed: Any) -> bool:
-        return bool(pressed.acknowledged)
+        return bool(pressed.is_acknowledged)
 
     def private_content(self, user: Any, where: ConversationKey) -> str:
-        posted = self.fake.posted(self._channel(where))
+        posted = self.fake.bot_messages(self._channel(where))
         messages = [f"{message.text} {message.blocks}" for message in posted if message.ephemeral_to == user.id]
         return "\n".join([*messages, self.form(user)])
 
@@ -331,7 +333,7 @@ class SlackWorkspace(Workspace):
         return "".join(f"{modal.drawn} {modal.words}" for modal in self.fake.modals(user)[-1:])
 
     def private_files(self, user: Any) -> list[tuple[str, bytes]]:
-        posted = self.fake.posted(self.fake.dm(user))
+        posted = self.fake.bot_messages(self.fake.dm(user))
         return [(file.name, file.content) for message in posted for file in message.files]
 
     async def ask_about(self, user: Any, message: Any) -> None:
@@ -388,7 +390,7 @@ class DiscordWorkspace(Workspace):
 
     def public_messages(self, where: Any) -> list[Posted]:
         channel = self._channel(where) if isinstance(where, ConversationKey) else where
-        return [_discord_message(message) for message in self.bot.posted(channel)]
+        return [_discord_message(message) for message in self.bot.public_messages(channel)]
 
     def private_texts(self, user: Any, where: ConversationKey) -> list[str]:
         return list(self.bot.whispers(user, self._channel(where)))
@@ -413,10 +415,10 @@ class DiscordWorkspace(Workspace):
         return self.fake.say(user, channel, text, files=files)
 
     def notices(self, user: Any) -> list[str]:
-        return [message.content for message in self.bot.posted(self.fake.dm(user))]
+        return [message.content for message in self.bot.public_messages(self.fake.dm(user))]
 
     def private(self, user: Any, where: ConversationKey) -> list[Posted]:
-        return [_discord_message(message) for message in self.fake.posted(self.fake.dm(user))]
+        return [_discord_message(message) for message in self.fake.bot_messages(self.fake.dm(user))]
 
     async def wait_until_handled(self, where: Any = None) -> None:
         await self.bot.quiet(self._channel(where) if isinstance(where, ConversationKey) else where)
@@ -445,7 +447,9 @@ class DiscordWorkspace(Workspace):
             return ""
 
     def private_files(self, user: Any) -> list[tuple[str, bytes]]:
-        posted = (message for channel in self.fake.world.channels.values() for message in self.fake.posted(channel))
+        posted = (
+            message for channel in self.fake.world.channels.values() for message in self.fake.bot_messages(channel)
+        )
         return [
             (file.name, file.content) for message in posted for file in message.files if message.ephemeral_to == user.id
         ]
@@ -462,7 +466,7 @@ class DiscordWorkspace(Workspace):
         await self.fake.press(user, message, label)
 
     def _ephemeral(self, user: Any, where: ConversationKey) -> list[Any]:
-        posted = self.fake.posted(self._channel(where))
+        posted = self.fake.bot_messages(self._channel(where))
         return [message for message in posted if message.ephemeral_to == user.id]
 
     async def forge(self, where: ConversationKey, text: str) -> Posted:
@@ -498,11 +502,15 @@ class PlainWorkspace(Workspace):
 
     def public_messages(self, where: Any) -> list[Posted]:
         in_thread = isinstance(where, ConversationKey)
-        messages = self.fake.posted(self._channel(where), where.thread) if in_thread else self.fake.posted(where, "")
+        messages = (
+            self.fake.bot_messages(self._channel(where), where.thread)
+            if in_thread
+            else self.fake.bot_messages(where, "")
+        )
         return [_plain_message(message) for message in messages if not message.only_for]
 
     def private_texts(self, user: Any, where: ConversationKey) -> list[str]:
-        messages = self.fake.posted(self._channel(where))
+        messages = self.fake.bot_messages(self._channel(where))
         return [message.text for message in messages if message.only_for == user.id]
 
     def address(self, channel: Any) -> str:
@@ -539,7 +547,7 @@ class PlainWorkspace(Workspace):
         await self.fake.press(user, offer.native, command)
 
     def private(self, user: Any, where: ConversationKey) -> list[Posted]:
-        messages = self.fake.posted(self._channel(where))
+        messages = self.fake.bot_messages(self._channel(where))
         return [_plain_message(message) for message in messages if message.only_for == user.id]
 
     async def wait_until_handled(self, where: Any = None) -> None:

@@ -142,7 +142,7 @@ class SlackOperator(Operator):
         return [message for message in posted if not message.ephemeral_to]
 
     def _cards(self) -> list[Message]:
-        return [message for message in self.company.slack.posted(self.room) if "cs.deny" in str(message.blocks)]
+        return [message for message in self.company.slack.bot_messages(self.room) if "cs.deny" in str(message.blocks)]
 
 
 def _has_modal(discord: FakeDiscord, user: User) -> bool:
@@ -185,12 +185,12 @@ class DiscordOperator(Operator):
 
     def left(self) -> list[DiscordMessage]:
         discord = self.company.discord
-        posted = [*discord.posted(self.room), *discord.posted(discord.dm(self.sam))]
+        posted = [*discord.bot_messages(self.room), *discord.bot_messages(discord.dm(self.sam))]
         return [message for message in posted if not message.ephemeral_to]
 
     def _cards(self) -> list[DiscordMessage]:
         world = self.company.discord
-        posted = [message for thread in world.threads(self.room) for message in world.posted(thread)]
+        posted = [message for thread in world.threads(self.room) for message in world.bot_messages(thread)]
         return [m for m in posted if any(label.startswith("Deny") for label in self.company.buttons(m))]
 
 

@@ -4,10 +4,10 @@
         ana, sam = discord.user("Ana"), discord.user("Sam", admin=True)
         incidents = discord.channel("incidents")
         ...                                  # the app under test: discord.url, discord.token
-        await discord.gateway.connected()
+        await discord.gateway.wait_for_connections()
         asked = discord.say(ana, incidents, f"{discord.bot.mention} why 502?")
-        await discord.until(lambda: asked.thread and discord.posted(asked.thread))
-        card = discord.posted(asked.thread)[-1]
+        await discord.until(lambda: asked.thread and discord.bot_messages(asked.thread))
+        card = discord.bot_messages(asked.thread)[-1]
         pressed = await discord.press(sam, card, "Approve")
         assert "Created" in discord.what_user_sees(ana, asked.thread)[-1].words
 
@@ -30,10 +30,10 @@ user, and the app answers by the interaction only. `app.commands['']` are its co
 the `Interaction` (`answered`, `failed`, `messages`, `text`, `modal`); `suggest` returns the choices.
 
 **Visible state**: `what_user_sees(user, channel)` (`words`, `buttons`, `ephemeral`, `thinking`, `pings`, `previews`,
-…), `posted(channel)`, `threads(channel)`, `modal(user)`, `typing(channel)`, `called(message)` (the notified users),
-`fetched(message)`, `message.past`, `calls` (`calls.of("PATCH /channels/{channel}/messages/{message}")`,
-`calls.refused()`, `calls.invalid()`), `interactions`, `gateway.identified`, `gateway.live[0].intents`, `.shard`,
-`until(condition)`.
+…), `bot_messages(channel)`, `threads(channel)`, `modal(user)`, `typing(channel)`, `called(message)` (the notified
+users), `fetched_addresses(message)`, `message.past`, `calls` (`calls.of("PATCH
+/channels/{channel}/messages/{message}")`, `calls.failed_calls()`, `calls.invalid()`), `interactions`,
+`gateway.identify_count`, `gateway.live[0].intents`, `.shard`, `until(condition)`.
 
 **Errors**: `fail(route, Fails(50013) | Answers(502) | TooMany(0.2) | Hangs() | Cut() | Lost() | Slow(1.0), times)`;
 `gateway.ask_to_reconnect()` (op 7), `gateway.invalidate(resumable=…)` (op 9), `gateway.drop()` breaks connections,

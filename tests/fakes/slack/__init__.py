@@ -6,8 +6,8 @@
         ...                                  # the app under test: slack.url, slack.bot_token, slack.app.app_token
         await slack.sockets.connected()      # or slack.deliver_by_http("http://127.0.0.1:…/slack/events")
         asked = slack.say(priya, incidents, f"{slack.bot.mention} why 502?")
-        await slack.until(lambda: slack.posted(incidents, asked.ts))
-        card = slack.posted(incidents, asked.ts)[-1]
+        await slack.until(lambda: slack.bot_messages(incidents, asked.ts))
+        card = slack.bot_messages(incidents, asked.ts)[-1]
         await slack.press(sam, card, "Create Issue")
         assert "Created" in slack.what_user_sees(priya, incidents)[-1].words
 
@@ -27,10 +27,10 @@ three seconds at most, and return the `Delivery` (`acknowledged`, `answer`, `att
 and returns the address of the redirect. `organization` installs for all of its workspaces. With `app.rotation`, tokens
 expire. `uninstall(team)` removes the app and sends it the events.
 
-**Visible state**: `what_user_sees(user, channel)` (`words`, `ephemeral`, `streaming`, …), `posted(channel, thread_ts)`,
-`modal(user)`, `home(user)`, `status(channel, thread_ts)`, `workspace.sessions`, `called(message)` (the notified users),
-`fetched(message)` (the links that Slack would fetch), `message.past` (its states before each change), `calls`
-(`calls.of("chat.update")`, `calls.refused()`), `sent` (deliveries), `until(condition)`.
+**Visible state**: `what_user_sees(user, channel)` (`words`, `ephemeral`, `streaming`, …), `bot_messages(channel,
+thread_ts)`, `modal(user)`, `home(user)`, `status(channel, thread_ts)`, `workspace.sessions`, `called(message)` (the
+notified users), `fetched_addresses(message)` (the links that Slack would fetch), `message.past` (its states before each
+change), `calls` (`calls.of("chat.update")`, `calls.failed_calls()`), `sent_deliveries`, `until(condition)`.
 
 **Errors**: `fail(method, Fails("code") | Answers(500) | TooMany(3) | Hangs() | Cut() | Lost() | Slow(1.0), times)`;
 `absent.add("chat.startStream")`; `installation.scopes.discard("chat:write")`; `installation.revoked = True`;
