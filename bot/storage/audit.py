@@ -223,7 +223,7 @@ _asked_for = (
 
 
 def record_new(connection: sa.Connection, turn: Turn, new: Sequence[ToolStep]) -> None:
-    """Record a turn's new calls that await approval or are denied. Other calls are recorded when they end."""
+    """Record a turn's new calls that await approval or are denied, and previews. Others are recorded when they end."""
     agent = turn.question.agent
     for step in new:
         facts: dict[str, Any] = {"turn_id": turn.id, "step": step.n, **_tool_facts(step.tool)}

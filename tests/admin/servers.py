@@ -364,7 +364,7 @@ class CommandHarness:
         """Run a command line, given without its slash, and return the last reply."""
         return await self.run(*line.split(), member=member, where=where)
 
-    async def refused(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
+    async def refusal(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
         """Run a command line that fails, and return the last reply."""
         reply = await self.ask(line, member, where)
         assert reply.failed, reply

@@ -77,7 +77,7 @@ async def test_an_admin_who_is_not_the_operator_gives_a_program_no_environment()
         "mcp secret rotate local env:LD_PRELOAD env:MCP_SECRET_X",
         "mcp secret clear local env:LD_PRELOAD",
     ):
-        reply = await held.refused(line)
+        reply = await held.refusal(line)
         assert "Only the operator" in reply.text
     record = held.record
     forged = await submit_form(

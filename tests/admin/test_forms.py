@@ -200,7 +200,7 @@ async def test_an_unreachable_server_is_stored_and_the_reply_has_the_fix(held: C
 
 async def test_all_wrong_options_are_said_at_once(held: CommandHarness) -> None:
     held.admits = {"github"}.__contains__
-    reply = await held.refused("mcp add notes --url nowhere --auth basic --secret hunter2 --connect-timeout 0")
+    reply = await held.refusal("mcp add notes --url nowhere --auth basic --secret hunter2 --connect-timeout 0")
     assert reply.text.startswith("Nothing was added.")
     assert {name for name, _ in reply.details} == {"--url", "--username", "--secret", "--connect-timeout", "name"}
     assert "hunter2" not in repr(reply)
@@ -310,9 +310,9 @@ async def test_the_protocol_of_a_server_is_set_and_its_values_are_named(jira: Co
     reply = await jira.ask("mcp set jira --protocol 2025-06-18")
     assert ("changed protocol", "auto → 2025-06-18") in reply.details
     assert ("protocol, as set", "2025-06-18") in (await jira.ask("mcp show jira")).details
-    refused = await jira.refused("mcp set jira --protocol 2025")
+    refused = await jira.refusal("mcp set jira --protocol 2025")
     assert "auto, 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28" in str(refused)
-    refused = await jira.refused("mcp set jira --transport jsonrpc_http")
+    refused = await jira.refusal("mcp set jira --transport jsonrpc_http")
     assert "does not speak MCP: set it to auto" in str(refused)
     await jira.ask("mcp set jira --transport jsonrpc_http --protocol auto")
     assert config_of(jira, "jira").protocol is Protocol.AUTO
@@ -346,7 +346,7 @@ async def test_connections_sessions_and_groups_are_set_in_the_chat_and_shown(jir
     ],
 )
 async def test_a_value_out_of_bounds_is_named_with_the_bounds(jira: CommandHarness, option: str, named: str) -> None:
-    refused = await jira.refused(f"mcp set jira {option}")
+    refused = await jira.refusal(f"mcp set jira {option}")
     assert named in str(refused.details)
     assert jira.store.changes == []
 
@@ -366,7 +366,7 @@ async def test_single_tools_are_given_times_of_their_own_and_lose_them(jira: Com
     assert config_of(jira, "jira").tool_timeouts == {"export": 120, "read": 90}
     shown = await jira.ask("mcp show jira")
     assert "30 s a call, 120 s for export, 90 s for read, 300 s with progress" in dict(shown.details)["time limits"]
-    await jira.refused("mcp edit jira --tool-limit export=long")
+    await jira.refusal("mcp edit jira --tool-limit export=long")
     await jira.ask("mcp edit jira --tool-limit none")
     assert config_of(jira, "jira").tool_timeouts == {}
 
@@ -378,9 +378,9 @@ async def test_the_flow_of_a_server_is_made_stricter_by_admins_and_looser_by_the
     assert ("changed words", "hints → strangers") in stricter.details
     assert config_of(jira, "jira").flows == ServerFlows(Words.STRANGERS, Sends.WORLD, tool_sends={"read": Sends.WORLD})
     for looser in ("--words own", "--words hints", "--sends team", "--tool-sends none --sends hints"):
-        refused = await jira.refused(f"mcp edit jira {looser}")
+        refused = await jira.refusal(f"mcp edit jira {looser}")
         assert "Only the operator may make this less strict" in str(refused)
-    refused = await jira.refused("mcp edit jira --tool-sends read=world,send=world --tool-recipients send=to,cc")
+    refused = await jira.refusal("mcp edit jira --tool-sends read=world,send=world --tool-recipients send=to,cc")
     assert "--tool-recipients" in dict(refused.details)
     await jira.ask(
         "mcp edit jira --words shared --tool-words read=own --tool-words find=own --tool-recipients send=to,cc",
@@ -389,7 +389,7 @@ async def test_the_flow_of_a_server_is_made_stricter_by_admins_and_looser_by_the
     flows = config_of(jira, "jira").flows
     assert (flows.words, flows.tool_words) == (Words.SHARED, {"read": Words.OWN, "find": Words.OWN})
     assert flows.tool_recipients == {"send": ("to", "cc")}
-    wrong = await jira.refused("mcp edit jira --tool-words read=mine")
+    wrong = await jira.refusal("mcp edit jira --tool-words read=mine")
     assert "One of: own, shared, strangers." in str(wrong)
 
 
@@ -405,7 +405,7 @@ async def test_a_disabled_server_is_not_looked_at_when_it_is_edited(jira: Comman
 
 
 async def test_a_secret_is_typed_only_in_private(jira: CommandHarness) -> None:
-    refused = await jira.refused("mcp secret set jira auth")
+    refused = await jira.refusal("mcp secret set jira auth")
     assert "`env:NAME`" in refused.text
     form = await jira.form("mcp secret set jira auth", hidden_input=True)
     assert [field.kind for field in form.fields] == [FieldKind.SECRET]

@@ -225,7 +225,7 @@ async def test_without_review_that_is_said_and_tools_are_not_marked() -> None:
 @pytest.mark.parametrize("line", ["mcp review", "mcp review notes", "mcp review approve notes list --definition 0"])
 async def test_only_admins_review(line: str) -> None:
     held = await harness_with_changes(replace(LIST, description="Other."))
-    reply = await held.refused(line, GUEST)
+    reply = await held.refusal(line, GUEST)
     assert "Only test:ana can do this." in reply.text
 
 

@@ -96,7 +96,7 @@ async def test_a_form_that_is_sent_back_without_a_reference_leads_to_a_link(held
 
 
 async def test_an_invalid_reference_is_refused_with_and_without_links(held: Linked) -> None:
-    reply = await held.refused(f"{ADD} --auth api_key --secret hunter2")
+    reply = await held.refusal(f"{ADD} --auth api_key --secret hunter2")
     assert "hunter2" not in repr(reply)
     second = await held.next_form(await held.form("mcp add"), {**GOOD, "auth": "header"})
     for wrong in ("hunter2", "ghp_" + "a1B2" * 9):
@@ -172,7 +172,7 @@ async def test_a_secret_that_is_kept_elsewhere_is_read_anew_and_gets_no_link(hel
 async def test_a_secret_that_cannot_be_entered_gets_no_link(held: Linked, line: str, said: str) -> None:
     await with_server(held)
     await held.ask("mcp add plain --url https://plain.example/mcp")
-    reply = await held.refused(line)
+    reply = await held.refusal(line)
     assert said in reply.text
     assert held.links.made == []
 
@@ -191,7 +191,7 @@ async def test_without_links_the_refusal_names_the_setting_for_them() -> None:
     errors: Mapping[str, str] = dict(missing.details)
     assert "Its secret is missing" in errors["--secret"]
     await off.ask(f"{ADD} --secret env:JIRA")
-    refused = await off.refused("mcp secret set jira auth")
+    refused = await off.refusal("mcp secret set jira auth")
     assert "`PUBLIC_URL`" in refused.text
 
 

@@ -223,6 +223,6 @@ async def test_tools_that_were_not_listed_yet_are_requested_and_shown() -> None:
 
 
 async def test_the_operator_is_told_which_workspace_a_server_belongs_to(jira: CommandHarness) -> None:
-    reply = await jira.refused("mcp show jira", where=HALL.parse("console:local:chat:1"))
+    reply = await jira.refusal("mcp show jira", where=HALL.parse("console:local:chat:1"))
     assert reply.text.startswith("MCP server `jira` does not belong to this workspace.")
     assert "--workspace test:w" in reply.text

@@ -72,7 +72,7 @@ async def test_an_address_needs_no_option_and_no_name(held: CommandHarness, line
     ],
 )
 async def test_an_invalid_source_is_explained(held: CommandHarness, line: str, said: str) -> None:
-    reply = await held.refused(f"mcp add {line}", OPERATOR)
+    reply = await held.refusal(f"mcp add {line}", OPERATOR)
     assert said in " ".join((reply.text, *dict(reply.details).values()))
     assert not held.store.entries
 
@@ -112,7 +112,7 @@ async def test_a_server_of_a_package_is_edited_by_a_new_command_line(held: Comma
     ],
 )
 async def test_a_wrong_address_or_name_is_said_to_be_just_that(line: str, said: str) -> None:
-    reply = await command_harness().refused(f"mcp add {line}", OPERATOR)
+    reply = await command_harness().refusal(f"mcp add {line}", OPERATOR)
     assert said in " ".join((reply.text, *dict(reply.details).values()))
 
 
@@ -138,7 +138,7 @@ async def test_a_wrong_option_or_value_is_named_with_those_there_are(
     held: CommandHarness, verb: str, option: str, said: str
 ) -> None:
     await held.ask("mcp add wiki https://wiki.example.com/mcp --no-verify", OPERATOR)
-    reply = await held.refused(f"mcp {verb} {option}", OPERATOR)
+    reply = await held.refusal(f"mcp {verb} {option}", OPERATOR)
     assert said in " ".join((reply.text, *(f"{name} {text}" for name, text in reply.details)))
 
 

@@ -173,7 +173,7 @@ async def test_an_invalid_slot_value_has_its_error_under_the_slot(line: str, fie
     [("repo", "template=git repo=docs"), ("=docs", "template=git repo=docs"), ("--polcy=allow", "`--policy`")],
 )
 async def test_a_word_behind_the_name_that_is_no_slot_is_explained(word: str, said: str) -> None:
-    reply = await harness().refused(f"mcp add docs template=git {word}")
+    reply = await harness().refusal(f"mcp add docs template=git {word}")
     assert said in reply.text
 
 
@@ -190,7 +190,7 @@ async def test_no_admin_allows_a_program() -> None:
     for line in ("add x --allow -- npx -y pkg", "add x https://x.example/mcp --allow"):
         refused = await held.ask(f"mcp {line}")
         assert "Only the operator may allow a program, at a terminal" in refused.text
-    await held.refused("mcp add x --allow -- npx -y pkg", OPERATOR)
+    await held.refusal("mcp add x --allow -- npx -y pkg", OPERATOR)
     assert not held.store.entries
     assert not held.programs
 

@@ -97,14 +97,14 @@ async def test_options_say_how_to_sign_in_by_oauth(
 async def test_a_missing_value_of_a_sign_in_has_its_error_under_its_option(
     held: SigningOffice, options: str, wrong: set[str]
 ) -> None:
-    reply = await held.refused(f"{ADD} {options}")
+    reply = await held.refusal(f"{ADD} {options}")
     assert {name for name, _ in reply.details} == wrong
     assert not held.store.entries
 
 
 @pytest.mark.parametrize("line", [f"{ADD} --client-id ghp_{'a1B2' * 9}", f"{ADD} --title {RANDOM_ID}"])
 async def test_a_client_id_may_look_random_and_nothing_else_may(held: SigningOffice, line: str) -> None:
-    reply = await held.refused(line)
+    reply = await held.refusal(line)
     assert "looks like a token" in reply.text
     assert not held.store.entries
 
@@ -182,7 +182,7 @@ async def test_how_it_is_signed_in_to_is_shown_without_any_secret(held: SigningO
 
 async def test_a_secret_of_no_client_is_not_asked_for(held: SigningOffice) -> None:
     await held.ask(f"{ADD} --auth oauth")
-    reply = await held.refused("mcp secret set jira auth env:JIRA")
+    reply = await held.refusal("mcp secret set jira auth env:JIRA")
     assert "--client-id" in reply.text
     assert held.record.secrets == {}
 
@@ -227,7 +227,7 @@ async def test_an_address_that_would_break_out_of_its_link_is_written_so_that_it
 async def test_a_sign_in_that_cannot_begin_says_why(held: SigningOffice) -> None:
     await add_jira(held)
     held.sign_ins.trouble = ServerTrouble("It has no PKCE.", "ask its operator")
-    reply = await held.refused("mcp connect jira")
+    reply = await held.refusal("mcp connect jira")
     assert dict(reply.details) == {"cause": "It has no PKCE.", "fix": "ask its operator"}
 
 
@@ -243,7 +243,7 @@ async def test_a_server_that_is_connected_gives_no_link_by_itself(held: SigningO
 async def test_a_server_that_takes_no_sign_in_gives_no_link(held: SigningOffice) -> None:
     server = await add_jira(held)
     held.sign_ins.takes.discard(server)
-    plain = await held.refused("mcp connect jira")
+    plain = await held.refusal("mcp connect jira")
     assert ("problem", PROBLEM) in plain.details
     assert "--auth oauth" in (await held.ask("mcp secret set jira sign-in")).text
     assert held.sign_ins.begun == []
@@ -348,9 +348,9 @@ async def test_without_a_public_address_it_names_the_missing_setting() -> None:
     await off.ask(ADD)
     off.servers.states.append(ServerSnapshot(off.record.config, ServerStatus.AUTH_REQUIRED, PROBLEM))
     off.servers.states = [state for state in off.servers.states if state.status is not ServerStatus.CONNECTED]
-    reply = await off.refused("mcp connect jira")
+    reply = await off.refusal("mcp connect jira")
     assert "PUBLIC_URL" in dict(reply.details)["by a browser"]
     assert "PUBLIC_URL" in dict((await off.ask("mcp show jira")).details)["by a browser"]
     for line in ("mcp secret rotate jira sign-in", "mcp secret set jira sign-in"):
-        refusal = await off.refused(line)
+        refusal = await off.refusal(line)
         assert "`PUBLIC_URL`" in refusal.text

@@ -19,7 +19,7 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.policies import StoredPolicyResult
 from bot.domain.tools import Tool
-from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
+from bot.domain.turns import CallOrigin, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.ports import DirectCall
 from bot.storage import audit, audit_verification
 from bot.storage.audit_chain import AuditKeys
@@ -92,6 +92,16 @@ async def test_a_call_of_an_agent_names_it(harness: Harness) -> None:
     (entry,) = await entries(harness)
     assert (entry.kind, entry.facts["agent"], entry.facts["agent_id"]) == ("asked", "サポート", "p1")
     assert entry.facts["rule"] == "policy.toml:7"
+
+
+async def test_a_preview_is_recorded_with_its_card_and_once_though_the_commit_gave_no_answer(harness: Harness) -> None:
+    claim = await running(harness)
+    card = make_call(2, StepStatus.AWAITING, "card-1")
+    preview = replace(make_call(3, StepStatus.DONE), origin=CallOrigin.PREVIEW)
+    forgetful: Any = Forgetful(harness.database)
+    await SqlTurnLog(forgetful).append(claim, wants(card, preview), [card, preview])
+    recorded = [(entry.kind, entry.actor, entry.facts["step"], entry.facts["tool"]) for entry in await entries(harness)]
+    assert recorded == [("asked", ANA.principal, 2, "write"), ("ran", ANA.principal, 3, "write")]
 
 
 async def test_a_denial_because_no_user_could_be_asked_has_no_decider(harness: Harness) -> None:

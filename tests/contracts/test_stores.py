@@ -283,6 +283,9 @@ class Forgetful:
         await self._database.run(transaction, **options)
         return await self._database.run(transaction, **options)
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
 
 async def test_a_change_whose_commit_gave_no_answer_is_made_once_and_gives_the_answer(harness: Harness) -> None:
     forgetful: Any = Forgetful(harness.database)

@@ -15,7 +15,7 @@ from tests.mcp.toolboxes import (
     ANA,
     call,
     call_with,
-    connected,
+    connected_toolbox,
     faster,
     raw,
     remote,
@@ -42,7 +42,7 @@ def server(action: dict[str, Any], **limits: Any) -> Any:
 async def test_progress_gives_a_call_more_time() -> None:
     told: list[str] = []
     slow = {"do": "progress", "steps": 10, "seconds": 0.1}
-    async with connected(server(slow, tool_timeout=0.6)) as box:
+    async with connected_toolbox(server(slow, tool_timeout=0.6)) as box:
         context = CallContext(ANA, "k", on_progress=told.append)
         assert text(await call_with(tool_by_name(box, "t"), box, context)) == "done"
     assert set(told) <= {str(step) for step in range(1, 11)}
@@ -61,13 +61,13 @@ async def test_progress_gives_a_call_more_time() -> None:
 async def test_progress_does_not_give_a_call_more_than_its_longest_time(
     progress: dict[str, Any], limits: dict[str, float], deadline: float | None, seconds: str
 ) -> None:
-    async with connected(server({"do": "progress", **progress}, **limits), pacing=IMPATIENT) as box:
+    async with connected_toolbox(server({"do": "progress", **progress}, **limits), pacing=IMPATIENT) as box:
         reason = unknown(await call_with(tool_by_name(box, "t"), box, CallContext(ANA, "k", deadline=deadline)))
         assert re.fullmatch(f"Server s did not answer within {seconds} s.", reason)
 
 
 async def test_a_single_tool_may_have_a_time_of_its_own() -> None:
-    async with connected(server({"do": "silence"}, tool_timeout=0.4, tool_timeouts={"t": 0.1})) as box:
+    async with connected_toolbox(server({"do": "silence"}, tool_timeout=0.4, tool_timeouts={"t": 0.1})) as box:
         assert "within 0.1 s" in unknown(await call(tool_by_name(box, "t"), box))
         assert "within 0.4 s" in unknown(await call(tool_by_name(box, "u"), box))
 
@@ -75,7 +75,7 @@ async def test_a_single_tool_may_have_a_time_of_its_own() -> None:
 async def test_time_that_connecting_takes_is_not_the_calls(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("t")
     pacing = faster(idle_after=0.05)
-    async with connected(remote("s", endpoint.url, tool_timeout=1.0), pacing=pacing) as box:
+    async with connected_toolbox(remote("s", endpoint.url, tool_timeout=1.0), pacing=pacing) as box:
         tool = tool_by_name(box, "t")
         held = asyncio.Event()
         arrived = endpoint.hold("server/discover", held)
@@ -95,7 +95,7 @@ async def test_a_server_works_on_eight_calls_at_once_and_the_others_wait_for_roo
     held = asyncio.Event()
     endpoint.speak_modern("t")
     endpoint.hold("tools/call", held)
-    async with connected(remote("s", endpoint.url)) as box:
+    async with connected_toolbox(remote("s", endpoint.url)) as box:
         tool = tool_by_name(box, "t")
         calls = [asyncio.create_task(call(tool, box)) for _ in range(20)]
         await until(lambda: endpoint.methods().count("tools/call") == 8)
@@ -134,7 +134,7 @@ async def outcome_of(
         endpoint.speak_modern()
         tool = {"name": "t", "inputSchema": {"type": "object", "properties": {}}, "annotations": hints}
         endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool]})
-        async with connected(remote("s", endpoint.url, trusted=trusted, **limits)) as box:
+        async with connected_toolbox(remote("s", endpoint.url, trusted=trusted, **limits)) as box:
 
             def reacting(message: Message) -> Reaction:
                 first = endpoint.methods().count("tools/call") == 1
@@ -204,7 +204,7 @@ async def test_a_call_that_was_sent_and_cannot_be_sent_again_is_not_said_to_be_u
     endpoint.speak_modern()
     tool = {"name": "t", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
     endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool]})
-    async with connected(remote("s", endpoint.url, trusted=True), pacing=faster(call_wait=0.2)) as box:
+    async with connected_toolbox(remote("s", endpoint.url, trusted=True), pacing=faster(call_wait=0.2)) as box:
 
         def ends(_message: Message) -> Reaction:
             endpoint.on = dict.fromkeys(("server/discover", "initialize", "tools/list"), Answer(500))

@@ -18,7 +18,7 @@ from tests.mcp.toolboxes import (
     ANA,
     call,
     call_with,
-    connected,
+    connected_toolbox,
     error_text,
     http_server,
     raw,
@@ -122,14 +122,14 @@ async def test_cancelling_the_caller_reaches_the_server_and_leaves_the_connectio
 
 async def test_a_servers_own_error_with_the_librarys_code_is_still_an_answer(tmp_path: Path) -> None:
     config, _ = scripted_server(tmp_path, forecast={"error": {"code": -32000, "message": "quota used up"}})
-    async with connected(config) as box:
+    async with connected_toolbox(config) as box:
         assert error_text(await call(tool_by_name(box, "forecast"), box)).endswith("quota used up")
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_child_is_told_of_a_call_that_was_given_up(tmp_path: Path, era: str) -> None:
     config, record = scripted_server(tmp_path, era, t={"do": "silence"})
-    async with connected(config) as box:
+    async with connected_toolbox(config) as box:
         unknown(await call_with(tool_by_name(box, "t"), box, CallContext(ANA, "k", deadline=0.1)))
         await until(lambda: heard(record, "notifications/cancelled"))
         [sent] = heard(record, "tools/call")
@@ -141,7 +141,7 @@ async def test_a_child_is_told_of_a_call_that_was_given_up(tmp_path: Path, era: 
 async def test_the_servers_time_limit_counts_where_the_call_has_none(tmp_path: Path) -> None:
     config, _ = scripted_server(tmp_path, t={"do": "silence"})
     quick = raw(script=json.loads(config.transport.args[-1]), tool_timeout=0.1)
-    async with connected(quick) as box:
+    async with connected_toolbox(quick) as box:
         assert "within 0.1 s" in unknown(await call(tool_by_name(box, "t"), box))
 
 

@@ -9,11 +9,11 @@ import pytest
 from bot.domain.servers import CompletionTarget
 from bot.mcp.server import connection
 from tests.mcp.test_instructions import warehouse
-from tests.mcp.toolboxes import connected, raw
+from tests.mcp.toolboxes import connected_toolbox, raw
 
 
 async def test_a_servers_suggestions_for_a_begun_value_are_returned(tmp_path: Path) -> None:
-    async with connected(warehouse(tmp_path)) as box:
+    async with connected_toolbox(warehouse(tmp_path)) as box:
         assert await box.complete("file:s", CompletionTarget("report", "city"), {}) == (
             "Kyoto", "Osaka", "Otsu", "Oxford", "東京",
         )  # fmt: skip
@@ -22,7 +22,7 @@ async def test_a_servers_suggestions_for_a_begun_value_are_returned(tmp_path: Pa
 
 
 async def test_the_other_values_reach_the_server(tmp_path: Path) -> None:
-    async with connected(warehouse(tmp_path)) as box:
+    async with connected_toolbox(warehouse(tmp_path)) as box:
         target = CompletionTarget("stock://{city}/{sku}", "sku", is_template=True)
         assert (await box.complete("file:s", target, {"city": "Kyoto"}))[0] == "A-1 of Kyoto"
 
@@ -30,10 +30,10 @@ async def test_the_other_values_reach_the_server(tmp_path: Path) -> None:
 async def test_a_server_that_has_no_suggestions_or_is_slow_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with connected(raw(script={"listings": [[{"tools": []}]]})) as box:
+    async with connected_toolbox(raw(script={"listings": [[{"tools": []}]]})) as box:
         assert await box.complete("file:s", CompletionTarget("report", "city"), {}) == ()
     monkeypatch.setattr(connection, "_COMPLETION_SECONDS", 0.3)
-    async with connected(warehouse(tmp_path)) as box:
+    async with connected_toolbox(warehouse(tmp_path)) as box:
         assert await box.complete("file:s", CompletionTarget("report", "city", "slow"), {}) == ()
         monkeypatch.setattr(connection, "_COMPLETION_SECONDS", 30.0)
         assert await box.complete("file:s", CompletionTarget("report", "city", "k"), {}) == ("Kyoto",)

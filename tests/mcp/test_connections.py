@@ -20,7 +20,7 @@ from tests.mcp.toolboxes import (
     FAKES,
     alive,
     call,
-    connected,
+    connected_toolbox,
     entries,
     faster,
     raw,
@@ -51,7 +51,7 @@ def listing(*names: str, cursor: str | None = None) -> dict[str, Any]:
 
 
 async def only_problem(config: ServerConfig | DesiredServer, **options: Any) -> str:
-    async with connected(config, **options) as box:
+    async with connected_toolbox(config, **options) as box:
         return box.servers()[0].problem
 
 
@@ -63,7 +63,7 @@ async def test_a_child_gets_its_own_variables_and_none_of_the_parents_secrets(
 ) -> None:
     monkeypatch.setenv("PARENT_SECRET", "not yours")
     tells = {"listings": [[{"tools": [tool("tell")]}]], "calls": {"tell": {"do": "environment"}}}
-    async with connected(raw(script=tells, env={"FAKE_TOKEN": "tok-en"})) as box:
+    async with connected_toolbox(raw(script=tells, env={"FAKE_TOKEN": "tok-en"})) as box:
         seen = json.loads(text(await call(tool_by_name(box, "tell"), box)))
     environment = seen["environment"]
     assert environment["FAKE_TOKEN"] == "tok-en"
@@ -95,7 +95,7 @@ async def test_people_read_the_last_words_of_a_server_and_models_do_not() -> Non
 
 
 async def test_only_the_end_of_a_servers_log_is_stored() -> None:
-    async with connected(raw(script={"listings": [[listing("t")]], "calls": {"t": {"do": "stderr"}}})) as box:
+    async with connected_toolbox(raw(script={"listings": [[listing("t")]], "calls": {"t": {"do": "stderr"}}})) as box:
         tool = tool_by_name(box, "t")
         unknown(await call(tool, box))
         await until(lambda: box.servers()[0].problem)
@@ -135,7 +135,7 @@ async def test_the_pauses_between_tries_grow_up_to_a_limit() -> None:
 
 
 async def test_a_call_waits_for_a_connection_that_is_being_made() -> None:
-    async with connected(raw(script=PID)) as box:
+    async with connected_toolbox(raw(script=PID)) as box:
         tool = tool_by_name(box, "pid")
     async with running_toolbox(raw(script=PID)) as box:
         assert status(box) is ServerStatus.PENDING
@@ -149,7 +149,7 @@ async def test_a_call_waits_for_a_connection_that_is_being_made() -> None:
 
 
 async def test_tools_that_change_are_fetched_again_in_the_new_protocol() -> None:
-    async with connected(real()) as box:
+    async with connected_toolbox(real()) as box:
         # The stream of changes is opened beside the first offer; a change before that is not told on it.
         async with asyncio.timeout(10):
             while not [tool for tool in tools_of(box) if tool.original_name.startswith("extra")]:
@@ -169,7 +169,7 @@ async def test_a_listing_without_an_end_is_cut() -> None:
 async def test_a_malformed_tool_and_a_second_one_of_a_name_do_not_hide_the_others() -> None:
     first = {"name": "a", "description": "first\u200b", "title": "T\u202e", "inputSchema": {"type": "object"}}
     tools = [first, {"name": "a", "description": "second"}, {"name": 5}, {"name": "b", "inputSchema": []}]
-    async with connected(raw(script={"listings": [[{"tools": tools}]]})) as box:
+    async with connected_toolbox(raw(script={"listings": [[{"tools": tools}]]})) as box:
         one, other = tools_of(box)
     assert (one.name, one.description, one.title) == ("s__a", "first", "T")
     assert (other.name, other.description) == ("s__b", "")
@@ -196,7 +196,7 @@ async def test_closing_ends_all_children_side_by_side(tmp_path: Path) -> None:
 
 async def test_a_connection_whose_task_is_cancelled_is_closed_and_its_child_gone(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    async with connected(raw(script={**PID, "pids": str(pids)})) as box:
+    async with connected_toolbox(raw(script={**PID, "pids": str(pids)})) as box:
         tool = tool_by_name(box, "pid")
         (owner,) = [task for task in asyncio.all_tasks() if task.get_name() == "mcp:s"]
         owner.cancel()

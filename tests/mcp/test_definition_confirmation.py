@@ -11,7 +11,7 @@ from bot.domain.pins import ReviewPolicy
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import FakeEndpoint, error, result, tool
-from tests.mcp.toolboxes import ANA, LIMIT, connected, faster, remote, running_toolbox, tool_by_name, tools_of
+from tests.mcp.toolboxes import ANA, LIMIT, connected_toolbox, faster, remote, running_toolbox, tool_by_name, tools_of
 
 PATIENT = faster(settle=60.0, apart=60.0)
 """Timing without other listings than those of confirmations."""
@@ -36,7 +36,7 @@ async def test_a_tool_that_has_changed_is_withheld_before_its_next_call_or_offer
     endpoint: FakeEndpoint, review: ReviewPolicy
 ) -> None:
     endpoint.speak_modern("look")
-    async with connected(remote("s", endpoint.url), pacing=PATIENT, review=review) as box:
+    async with connected_toolbox(remote("s", endpoint.url), pacing=PATIENT, review=review) as box:
         before = tool_by_name(box, "look")
         lists(endpoint, description="Another one.")
         assert await confirm_server(box) == ""
@@ -54,7 +54,7 @@ async def test_within_the_time_that_a_server_names_and_a_minute_at_most_it_is_no
     now = 1_000.0
     endpoint.speak_modern("look")
     lists(endpoint, ttlMs=ttl)
-    async with connected(remote("s", endpoint.url), pacing=PATIENT, clock=lambda: now) as box:
+    async with connected_toolbox(remote("s", endpoint.url), pacing=PATIENT, clock=lambda: now) as box:
         before = listing_count(endpoint)
         for seconds, asked in ((taken - 1, 0), (2.0, 1)):
             now += seconds
@@ -64,7 +64,7 @@ async def test_within_the_time_that_a_server_names_and_a_minute_at_most_it_is_no
 
 async def test_calls_that_come_together_share_a_listing(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("look")
-    async with connected(remote("s", endpoint.url), pacing=PATIENT) as box:
+    async with connected_toolbox(remote("s", endpoint.url), pacing=PATIENT) as box:
         before = listing_count(endpoint)
         assert await asyncio.gather(*(confirm_server(box) for _ in range(50))) == [""] * 50
         assert before < listing_count(endpoint) <= before + 2
@@ -73,7 +73,7 @@ async def test_calls_that_come_together_share_a_listing(endpoint: FakeEndpoint) 
 async def test_a_server_that_does_not_answer_confirms_nothing(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("look")
     pacing = faster(settle=60.0, apart=60.0, confirm=0.2)
-    async with connected(remote("s", endpoint.url), pacing=pacing) as box:
+    async with connected_toolbox(remote("s", endpoint.url), pacing=pacing) as box:
         go = asyncio.Event()
         endpoint.hold("tools/list", go)
         assert "did not confirm in time" in await confirm_server(box)
@@ -86,7 +86,7 @@ async def test_a_server_that_does_not_answer_confirms_nothing(endpoint: FakeEndp
 
 async def test_a_server_that_answers_with_an_error_confirms_nothing(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("look")
-    async with connected(remote("s", endpoint.url), pacing=PATIENT) as box:
+    async with connected_toolbox(remote("s", endpoint.url), pacing=PATIENT) as box:
         endpoint.on["tools/list"] = lambda m: error(m, -32603, "Not now")
         assert "did not confirm in time" in await confirm_server(box)
         assert tools_of(box) != ()

@@ -37,7 +37,7 @@ from tests.mcp.toolboxes import (
     LIMIT,
     alive,
     call,
-    connected,
+    connected_toolbox,
     http_server,
     raw,
     real,
@@ -367,7 +367,7 @@ async def test_closing_the_toolbox_ends_running_checks(tmp_path: Path) -> None:
 
 async def test_a_kept_server_is_looked_at_with_its_sync_and_its_calls(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("t")
-    async with connected(remote("s", endpoint.url)) as box:
+    async with connected_toolbox(remote("s", endpoint.url)) as box:
         for _ in range(3):
             assert text(await call(tool_by_name(box, "t"), box)) == "ok"
         since = box.servers()[0].connected_at
@@ -388,7 +388,7 @@ async def test_odd_settings_of_information_flow_are_reported(endpoint: FakeEndpo
     endpoint.speak_modern()
     hints = {"openWorldHint": True, "readOnlyHint": True}
     endpoint.on["tools/list"] = lambda m: result(m, {"tools": [{**tool("t"), "annotations": hints}]})
-    async with connected(remote("s", endpoint.url, flows=flows, trusted=is_trusted)) as box:
+    async with connected_toolbox(remote("s", endpoint.url, flows=flows, trusted=is_trusted)) as box:
         checks = await all_of(box.diagnose("file:s"))
     odd = [check for check in checks if check.finding is CheckStatus.DOUBTFUL]
     assert {check.name for check in odd} == (set() if is_trusted else {"information flow"})
@@ -418,7 +418,7 @@ async def test_a_server_that_does_not_answer_is_found_out(endpoint: FakeEndpoint
 
 async def test_slow_calls_are_a_reason_to_raise_the_limit(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("t")
-    async with connected(remote("s", endpoint.url, tool_timeout=10.0)) as box:
+    async with connected_toolbox(remote("s", endpoint.url, tool_timeout=10.0)) as box:
         kept = box._servers.get("file:s")
         assert kept is not None
         assert kept.connection is not None
@@ -462,7 +462,7 @@ async def test_tools_that_services_of_models_have_refused_are_named_with_the_rea
 
     script = {"listings": [[{"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("t", "u")]}]]}
     entry = DesiredServer(raw(script=script), secrets=frozenset(["hunter2-the-secret"]))
-    async with connected(entry, refused=refusal_reasons) as box:
+    async with connected_toolbox(entry, refused=refusal_reasons) as box:
         [check] = [check async for check in box.diagnose("file:s") if check.name == "models"]
     assert check.finding is CheckStatus.DOUBTFUL
     assert "s__t by the model: The schema of s__t" in check.detail

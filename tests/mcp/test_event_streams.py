@@ -16,7 +16,7 @@ from tests.fakes.mcp.endpoint import OK, Answer, Message, Reaction, Silence, err
 from tests.fakes.mcp.event_stream import FakeEventStream, FakeSideStream
 from tests.mcp.toolboxes import (
     call,
-    connected,
+    connected_toolbox,
     error_text,
     http_server,
     running_toolbox,
@@ -47,7 +47,7 @@ def status(box: McpToolbox, name: str = "s") -> ServerStatus:
 @pytest.mark.parametrize("kind", [HttpKind.SSE, HttpKind.AUTO])
 async def test_the_librarys_own_server_is_spoken_to_and_its_death_is_seen_at_once(kind: HttpKind) -> None:
     with http_server(transport="sse") as (url, process):
-        async with connected(ServerConfig("s", HttpTransport(url, kind=kind), tool_timeout=600.0)) as box:
+        async with connected_toolbox(ServerConfig("s", HttpTransport(url, kind=kind), tool_timeout=600.0)) as box:
             assert text(await call(tool_by_name(box, "echo"), box, text="hello")) == "hello"
             process.kill()
             await until(lambda: status(box) is not ServerStatus.CONNECTED)
@@ -57,7 +57,7 @@ async def test_an_answer_of_several_megabytes_comes_through() -> None:
     large = {"content": [{"type": "text", "text": "x" * 3_000_000}]}
     async with FakeEventStream() as server:
         speaking(server).on["tools/call"] = lambda message: result(message, large)
-        async with connected(older(server.url)) as box:
+        async with connected_toolbox(older(server.url)) as box:
             assert "characters left out" in text(await call(tool_by_name(box, "t"), box))
 
 
@@ -97,7 +97,7 @@ async def test_a_request_that_is_refused_says_so_at_once_and_ends_no_other(
         sibling: list[Message] = []
         speaking(neighbour)
         speaking(server).on["tools/call"] = react
-        async with connected(older(server.url), older(neighbour.url, "n")) as box:
+        async with connected_toolbox(older(server.url), older(neighbour.url, "n")) as box:
             beside = asyncio.create_task(call(tool_by_name(box, "t", "n"), box))
             same = asyncio.create_task(call(tool_by_name(box, "other"), box))
             await arrived.wait()
@@ -124,7 +124,7 @@ async def test_a_forgotten_session_is_made_again_and_the_call_repeated_once() ->
     async with FakeEventStream() as server:
         answers = iter([Answer(404)])
         speaking(server).on["tools/call"] = lambda message: next(answers, None) or result(message, OK)
-        async with connected(older(server.url)) as box:
+        async with connected_toolbox(older(server.url)) as box:
             assert text(await call(tool_by_name(box, "t"), box)) == "ok"
         assert server.opened == 2
 
@@ -135,7 +135,7 @@ async def test_a_stream_that_is_cut_ends_the_calls_on_it_at_once_and_no_others()
         arrived = neighbour.hold("tools/call", release)
         speaking(neighbour)
         speaking(server).on["tools/call"] = Silence()
-        async with connected(older(server.url, tool_timeout=600.0), older(neighbour.url, "n")) as box:
+        async with connected_toolbox(older(server.url, tool_timeout=600.0), older(neighbour.url, "n")) as box:
             beside = asyncio.create_task(call(tool_by_name(box, "t", "n"), box))
             here = asyncio.create_task(call(tool_by_name(box, "t"), box))
             await arrived.wait()

@@ -16,7 +16,17 @@ from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result
 from tests.fakes.mcp.event_stream import FakeEventStream
-from tests.mcp.toolboxes import ANA, connected, raw, remote, running_toolbox, text, tool_by_name, unsent_reason, until
+from tests.mcp.toolboxes import (
+    ANA,
+    connected_toolbox,
+    raw,
+    remote,
+    running_toolbox,
+    text,
+    tool_by_name,
+    unsent_reason,
+    until,
+)
 
 PLAIN = ToolNaming.PLAIN
 OF_A_WORKSPACE: dict[str, Any] = {"workspace": "slack:T1", "id": "1"}
@@ -63,7 +73,7 @@ async def test_the_next_server_of_a_group_answers_while_the_first_is_away(endpoi
     endpoint.speak_modern("find")
     endpoint.on["tools/call"] = lambda message: result(message, {"content": [{"type": "text", "text": "first"}]})
     first = remote("first", endpoint.url, fallback_group="web", connect_timeout=2.0)
-    async with connected(first, server("second", "find", fallback_group="web", fallback_order=2)) as box:
+    async with connected_toolbox(first, server("second", "find", fallback_group="web", fallback_order=2)) as box:
         await until(lambda: all(snapshot.tool_count for snapshot in box.servers()))
         of_first = find(await box.offer(), "web__find")
         assert text(await run(box, of_first)) == "first"
@@ -218,7 +228,7 @@ async def test_a_plain_name_that_another_server_has_is_refused_with_the_reason()
 
 
 async def test_a_call_by_hand_reaches_the_server_that_is_named_also_if_models_reach_another() -> None:
-    async with connected(
+    async with connected_toolbox(
         server("a", "find", tool_names=PLAIN),
         server("b", "find", tool_names=PLAIN),
         server("one", "look", fallback_group="web"),
@@ -234,7 +244,7 @@ async def test_a_call_by_hand_reaches_the_server_that_is_named_also_if_models_re
 
 
 async def test_the_doctor_names_tools_that_are_not_offered_because_of_their_names() -> None:
-    async with connected(server("a", "find", tool_names=PLAIN), server("b", "find", tool_names=PLAIN)) as box:
+    async with connected_toolbox(server("a", "find", tool_names=PLAIN), server("b", "find", tool_names=PLAIN)) as box:
         [check] = [check async for check in box.diagnose("file:b") if check.name == "names"]
         assert check.finding is CheckStatus.DOUBTFUL
         assert "server a has a tool that the model knows as find" in check.detail

@@ -17,7 +17,7 @@ from bot.mcp.config.checks import AllowedTargets, resolve_host
 from bot.mcp.redaction import KnownSecrets, Redaction, secrets_of
 from bot.mcp.transports.http import GuardedTransport, http_client
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result, tool
-from tests.mcp.toolboxes import connected, raw, remote, running_toolbox, until
+from tests.mcp.toolboxes import connected_toolbox, raw, remote, running_toolbox, until
 
 _MEGABYTE = 1024 * 1024
 
@@ -207,7 +207,7 @@ async def test_a_redirect_is_not_followed_and_takes_no_header_along() -> None:
     async with FakeEndpoint() as elsewhere, FakeEndpoint() as endpoint:
         moved = Answer(307, b"", {"location": elsewhere.url})
         endpoint.on = dict.fromkeys(("server/discover", "initialize"), moved)
-        async with connected(remote("s", endpoint.url, {"Authorization": "Bearer top-secret"})) as box:
+        async with connected_toolbox(remote("s", endpoint.url, {"Authorization": "Bearer top-secret"})) as box:
             assert status_and_problem(box)[0] is ServerStatus.FAILED
         assert elsewhere.seen == []
 

@@ -13,7 +13,7 @@ from tests.fakes.mcp.endpoint import OK, Answer, FakeEndpoint, HangUp, Message, 
 from tests.mcp.toolboxes import (
     LIMIT,
     call,
-    connected,
+    connected_toolbox,
     error_text,
     faster,
     http_server,
@@ -70,7 +70,7 @@ async def test_headers_are_sent_and_never_shown(endpoint: FakeEndpoint, caplog: 
 
     endpoint.speak_modern("t")
     endpoint.on["tools/call"] = echoing
-    async with connected(remote("s", endpoint.url, {"Authorization": "Bearer top-secret-1"})) as box:
+    async with connected_toolbox(remote("s", endpoint.url, {"Authorization": "Bearer top-secret-1"})) as box:
         said = error_text(await call(tool_by_name(box, "t"), box))
         endpoint.on["server/discover"] = endpoint.on["initialize"] = echoing
         endpoint.on["tools/call"] = HangUp()
@@ -101,7 +101,7 @@ async def test_a_broken_answer_fails_one_call_and_not_its_siblings(endpoint: Fak
 
     endpoint.speak_modern("t", "other")
     endpoint.on["tools/call"] = by_name
-    async with connected(remote("s", endpoint.url)) as box:
+    async with connected_toolbox(remote("s", endpoint.url)) as box:
         first = box.servers()[0].connected_at
         bad, good = await asyncio.gather(call(tool_by_name(box, "t"), box), call(tool_by_name(box, "other"), box))
         unknown(bad)
@@ -115,7 +115,7 @@ async def test_a_call_that_was_not_accepted_counts_as_unsent_and_a_later_one_con
     endpoint: FakeEndpoint,
 ) -> None:
     endpoint.speak_modern("t")
-    async with connected(remote("s", endpoint.url)) as box:
+    async with connected_toolbox(remote("s", endpoint.url)) as box:
         tool = tool_by_name(box, "t")
         await endpoint.stop()
         assert "cannot be reached" in unsent_reason(await call(tool, box))
@@ -126,7 +126,7 @@ async def test_a_call_that_was_not_accepted_counts_as_unsent_and_a_later_one_con
 
 async def test_a_call_that_finds_the_port_closed_for_a_moment_is_sent_once_more(endpoint: FakeEndpoint) -> None:
     endpoint.speak_modern("t")
-    async with connected(remote("s", endpoint.url), pacing=faster(quick_pause=0.3)) as box:
+    async with connected_toolbox(remote("s", endpoint.url), pacing=faster(quick_pause=0.3)) as box:
         tool = tool_by_name(box, "t")
         await endpoint.stop()
         calling = asyncio.create_task(call(tool, box))
@@ -138,7 +138,7 @@ async def test_a_call_that_finds_the_port_closed_for_a_moment_is_sent_once_more(
 
 async def test_a_killed_server_is_noticed_without_a_call() -> None:
     with http_server() as (url, process):
-        async with connected(remote("s", url)) as box:
+        async with connected_toolbox(remote("s", url)) as box:
             process.kill()
             process.wait_for(LIMIT)
             await until(lambda: status(box) is ServerStatus.FAILED)
@@ -151,7 +151,7 @@ async def test_a_dead_stream_of_changes_is_not_a_dead_server(endpoint: FakeEndpo
     hello = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}}
     endpoint.on["server/discover"] = lambda m: result(m, hello)
     endpoint.on["subscriptions/listen"] = HangUp()
-    async with connected(remote("s", endpoint.url)) as box:
+    async with connected_toolbox(remote("s", endpoint.url)) as box:
         first = box.servers()[0].connected_at
         await until(lambda: endpoint.methods().count("subscriptions/listen") > 2)
         assert box.servers()[0].connected_at == first

@@ -15,7 +15,7 @@ from bot.domain.tools import Tool, ToolKind
 from bot.mcp.server.capabilities import LONGEST_INSTRUCTIONS
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.programs import python
-from tests.mcp.toolboxes import FAKES, connected, running_toolbox, until
+from tests.mcp.toolboxes import FAKES, connected_toolbox, running_toolbox, until
 
 HELPFUL = "List the articles first.\nPrices are in yen."
 
@@ -53,7 +53,7 @@ async def test_they_are_given_where_the_server_says_that_they_are_used_and_nowhe
 
 
 async def test_another_text_waits_for_a_review_that_shows_all_of_it(tmp_path: Path) -> None:
-    async with connected(warehouse(tmp_path)) as box:
+    async with connected_toolbox(warehouse(tmp_path)) as box:
         before = box.capabilities("file:s").instructions
         assert before is not None
         pins = first_pins(box.capabilities("file:s").definitions)
@@ -78,7 +78,7 @@ async def test_another_text_waits_for_a_review_that_shows_all_of_it(tmp_path: Pa
 
 
 async def test_instructions_that_are_switched_on_later_wait_although_the_tools_are_pinned(tmp_path: Path) -> None:
-    async with connected(warehouse(tmp_path, use_instructions=False)) as box:
+    async with connected_toolbox(warehouse(tmp_path, use_instructions=False)) as box:
         pins = first_pins(box.capabilities("file:s").definitions)
     async with running_toolbox(DesiredServer(warehouse(tmp_path), pinned=pins)) as box:
         assert await model_instructions(box) == []

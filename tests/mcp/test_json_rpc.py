@@ -17,7 +17,7 @@ from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence
 from tests.mcp.toolboxes import (
     call,
-    connected,
+    connected_toolbox,
     error_text,
     running_toolbox,
     text,
@@ -83,7 +83,7 @@ async def test_a_rule_may_be_about_some_of_its_methods(method: str, found: RuleM
 
 async def test_a_call_sends_the_method_and_its_parameters_and_returns_the_result(endpoint: FakeEndpoint) -> None:
     endpoint.on["get_weather"] = lambda message: answer(message, {"data": {"sky": "bedeckt, 9 °C"}})
-    async with connected(plain(endpoint.url)) as box:
+    async with connected_toolbox(plain(endpoint.url)) as box:
         said = await asyncio.gather(*(call_method(box, params={"location": "London"}) for _ in range(2)))
     assert [text(each) for each in said] == ['{"data": {"sky": "bedeckt, 9 °C"}}'] * 2
     ids = [message.pop("id") for _, message in endpoint.seen]
@@ -101,7 +101,7 @@ async def test_a_call_sends_the_method_and_its_parameters_and_returns_the_result
 )
 async def test_a_result_is_a_text(endpoint: FakeEndpoint, result: Any, said: str) -> None:
     endpoint.on["get_weather"] = lambda message: answer(message, result)
-    async with connected(plain(endpoint.url)) as box:
+    async with connected_toolbox(plain(endpoint.url)) as box:
         assert text(await call_method(box)) == said
     assert "params" not in endpoint.seen[0][1]
 
@@ -135,7 +135,7 @@ async def test_an_error_has_its_cause_and_touches_no_other_call(
     arrived = endpoint.hold("slow", release)
     endpoint.on["get_weather"] = reaction
     endpoint.on["slow"] = lambda message: answer(message, "ok")
-    async with connected(plain(endpoint.url)) as box:
+    async with connected_toolbox(plain(endpoint.url)) as box:
         beside = asyncio.create_task(call_method(box, "slow"))
         await arrived.wait()
         assert error_text(await call_method(box)) == said
@@ -170,7 +170,7 @@ async def test_without_an_answer_the_outcome_is_unknown_and_the_call_is_sent_onc
 ) -> None:
     endpoint.on["get_weather"] = reaction
     seconds = 0.3 if isinstance(reaction, Silence) else 30.0
-    async with connected(plain(endpoint.url, tool_timeout=seconds)) as box:
+    async with connected_toolbox(plain(endpoint.url, tool_timeout=seconds)) as box:
         assert said in unknown(await call_method(box))
         assert endpoint.methods() == ["get_weather"]
         if isinstance(reaction, Silence):
@@ -179,7 +179,7 @@ async def test_without_an_answer_the_outcome_is_unknown_and_the_call_is_sent_onc
 
 async def test_a_server_that_is_not_there_was_sent_nothing(endpoint: FakeEndpoint) -> None:
     await endpoint.stop()
-    async with connected(plain(endpoint.url)) as box:
+    async with connected_toolbox(plain(endpoint.url)) as box:
         assert "could not be reached" in unsent_reason(await call_method(box))
 
 
@@ -188,6 +188,6 @@ async def test_a_private_address_that_an_admin_has_defined_is_not_called() -> No
         return ["169.254.169.254"]
 
     config = plain("https://tools.example/rpc", id="u1")
-    async with connected(config, resolve=resolve) as box:
+    async with connected_toolbox(config, resolve=resolve) as box:
         [tool] = box.capabilities("u1").tools
         assert "metadata service" in unsent_reason(await call(tool, box, method="get_weather"))

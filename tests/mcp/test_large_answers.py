@@ -9,7 +9,7 @@ import pytest
 
 from bot.mcp.errors import LARGEST_ANSWER
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, tool
-from tests.mcp.toolboxes import call, connected, raw, remote, text, tool_by_name, unknown
+from tests.mcp.toolboxes import call, connected_toolbox, raw, remote, text, tool_by_name, unknown
 
 MEGABYTE = 1024 * 1024
 
@@ -21,7 +21,7 @@ def make_script(**sizes: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_seven_megabytes_come_from_a_process() -> None:
-    async with connected(raw(script=make_script(big={"characters": 7 * MEGABYTE}))) as box:
+    async with connected_toolbox(raw(script=make_script(big={"characters": 7 * MEGABYTE}))) as box:
         assert text(await call(tool_by_name(box, "big"), box)).startswith("xxx")
 
 
@@ -41,6 +41,6 @@ async def test_seven_megabytes_come_over_http_and_more_than_the_limit_does_not(
         return Answer(200, event, {"content-type": "text/event-stream"})
 
     endpoint.on["tools/call"] = answer
-    async with connected(remote("s", endpoint.url)) as box:
+    async with connected_toolbox(remote("s", endpoint.url)) as box:
         assert "more than 8 MB" in unknown(await call(tool_by_name(box, "flood"), box))
         assert text(await call(tool_by_name(box, "fits"), box)).startswith("xxx")

@@ -13,7 +13,7 @@ from bot.domain.characters import visible
 from bot.domain.servers import DesiredServer, ServerCapabilities
 from bot.examination import CheckStatus
 from bot.mcp.server.output import StrayLine, StrayLineCounter
-from tests.mcp.toolboxes import call, connected, faster, raw, tool_by_name, tools_of, until
+from tests.mcp.toolboxes import call, connected_toolbox, faster, raw, tool_by_name, tools_of, until
 
 PACING = faster(apart=5.0, quiet_after=None)
 
@@ -55,7 +55,7 @@ async def wait_for_listings(record: Path, count: int) -> None:
 async def test_a_thousand_announcements_are_two_lists_at_once_and_one_more_after_five_seconds(tmp_path: Path) -> None:
     record, clock = tmp_path / "record", Clock()
     told = script(record, ["flood", "change"], ["flood", "change", "new"])
-    async with connected(raw(script=told), pacing=PACING, clock=clock) as box:
+    async with connected_toolbox(raw(script=told), pacing=PACING, clock=clock) as box:
         await wait_for_listings(record, 1)
         clock.ahead += 5
         await call(tool_by_name(box, "flood"), box)
@@ -76,7 +76,7 @@ async def test_an_announcement_without_a_change_is_not_reported(tmp_path: Path) 
         kept.append(len(known.tools))
 
     told = script(record, ["flood", "change"], ["flood", "change", "new"], lines=1)
-    async with connected(raw(script=told), pacing=PACING, clock=clock, on_synced=keep) as box:
+    async with connected_toolbox(raw(script=told), pacing=PACING, clock=clock, on_synced=keep) as box:
         await until(lambda: kept == [2])
         for name, count in (("flood", 2), ("change", 3)):
             clock.ahead += 5
@@ -96,7 +96,7 @@ async def test_a_log_on_standard_output_is_warned_of_once_with_one_of_its_lines(
             "little": {"do": "flood", "with": "junk", "lines": 15},
         },
     }
-    async with connected(DesiredServer(raw(script=told), secrets=frozenset(["DEBUG line"]))) as box:
+    async with connected_toolbox(DesiredServer(raw(script=told), secrets=frozenset(["DEBUG line"]))) as box:
         await call(tool_by_name(box, "little"), box)
         assert not [check async for check in box.diagnose("file:s") if check.name == "output"]
         await call(tool_by_name(box, "much"), box)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, tool
-from tests.mcp.toolboxes import call, connected, remote, running_toolbox, tool_by_name
+from tests.mcp.toolboxes import call, connected_toolbox, remote, running_toolbox, tool_by_name
 
 T = TypeVar("T")
 WORST = 1.0
@@ -64,6 +64,6 @@ async def test_a_large_result_is_read_beside_others(endpoint: FakeEndpoint, name
     result = json.dumps({"resultType": "complete", **ANSWERS[name]})
     endpoint.speak_modern(*ANSWERS)
     endpoint.on["tools/call"] = lambda message: raw_answer(message, result)
-    async with connected(remote("s", endpoint.url)) as box:
+    async with connected_toolbox(remote("s", endpoint.url)) as box:
         _outcome, worst = await longest_delay(call(tool_by_name(box, name), box))
     assert worst < WORST

@@ -28,7 +28,7 @@ from bot.mcp.toolbox import McpToolbox
 from bot.mcp.transports.open import ProtocolNegotiation
 from tests.fakes.mcp.endpoint import OK, Answer, FakeEndpoint, error, result, tool
 from tests.fakes.mcp.event_stream import FakeEventStream
-from tests.mcp.toolboxes import call, connected, raw, running_toolbox, text, tool_by_name, until
+from tests.mcp.toolboxes import call, connected_toolbox, raw, running_toolbox, text, tool_by_name, until
 
 INFO = {"serverInfo": {"name": "s", "version": "1"}}
 WEEK = 7 * 86_400.0
@@ -54,7 +54,7 @@ async def met(box: McpToolbox) -> ServerCapabilities:
 async def test_a_server_that_knows_no_streamable_http_is_spoken_to_by_the_first_transport(refusal: int) -> None:
     async with FakeEventStream(refuses=refusal) as server:
         server.speak_legacy("t")
-        async with connected(auto(server.url)) as box:
+        async with connected_toolbox(auto(server.url)) as box:
             assert text(await call(tool_by_name(box, "t"), box)) == "ok"
         assert server.opened == 1
 

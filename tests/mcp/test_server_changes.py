@@ -40,7 +40,7 @@ from tests.fakes.mcp.endpoint import OK, Answer, FakeEndpoint, Message, Reaction
 from tests.mcp.toolboxes import (
     alive,
     call,
-    connected,
+    connected_toolbox,
     entries,
     faster,
     raw,
@@ -121,7 +121,7 @@ async def test_a_new_server_is_used_and_one_that_is_gone_is_not() -> None:
 async def test_an_unchanged_server_keeps_its_connection_and_its_calls(tmp_path: Path) -> None:
     record = tmp_path / "record"
     script = {**offering("t", slow={"do": "silence"}), "record": str(record)}
-    async with connected(raw("a", script=script)) as box:
+    async with connected_toolbox(raw("a", script=script)) as box:
         since = state(box, "a").connected_at
         waiting = asyncio.create_task(call(tool_by_name(box, "slow", "a"), box))
         await until(lambda: "tools/call" in record.read_text())
@@ -138,7 +138,7 @@ async def test_a_change_makes_a_new_connection_while_the_old_one_ends_its_calls(
         one.speak_modern("t")
         other.speak_modern("t")
         slow = one.hold("tools/call", held)
-        async with connected(remote("s", one.url)) as box:
+        async with connected_toolbox(remote("s", one.url)) as box:
             waiting = asyncio.create_task(call(tool_by_name(box, "t"), box))
             await slow.wait()
             await box.reconcile(entries(remote("s", other.url)))
@@ -155,7 +155,7 @@ async def leaving(folder: Path, farewell: float) -> AsyncIterator[tuple[McpToolb
     """Remove a server in the middle of a call that never ends. Yield also the call and the file of process ids."""
     pids, record = folder / "pids", folder / "record"
     script = {**offering("t", slow={"do": "silence"}, pids=pids), "record": str(record)}
-    async with connected(raw(script=script), pacing=faster(farewell=farewell)) as box:
+    async with connected_toolbox(raw(script=script), pacing=faster(farewell=farewell)) as box:
         waiting = asyncio.create_task(call(tool_by_name(box, "slow"), box))
         await until(lambda: "tools/call" in record.read_text())
         await box.reconcile([])

@@ -10,13 +10,13 @@ from bot.domain.characters import visible
 from bot.domain.servers import DesiredServer, ServerConfig
 from bot.mcp.server.output import ServerLog
 from tests.mcp.test_list_changes import Clock
-from tests.mcp.toolboxes import call, connected, http_server, real, remote, tool_by_name
+from tests.mcp.toolboxes import call, connected_toolbox, http_server, real, remote, tool_by_name
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_log_lines_of_a_server_are_in_the_doctors_report_without_secrets(transport: str) -> None:
     async def diagnose_log(server: ServerConfig) -> str:
-        async with connected(DesiredServer(server, secrets=frozenset(["hunter22"]))) as box:
+        async with connected_toolbox(DesiredServer(server, secrets=frozenset(["hunter22"]))) as box:
             complain = tool_by_name(box, "complain")
             await call(complain, box, level="info", text="all is well")
             await call(complain, box, level="error", text="disk full,\nkey hunter22 \x1b[31mred")

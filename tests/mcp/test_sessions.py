@@ -36,7 +36,18 @@ from bot.mcp.server.retry import BreakerSettings
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.programs import listening, python
-from tests.mcp.toolboxes import ANA, LIMIT, alive, connected, faster, remote, text, tool_by_name, unsent_reason, until
+from tests.mcp.toolboxes import (
+    ANA,
+    LIMIT,
+    alive,
+    connected_toolbox,
+    faster,
+    remote,
+    text,
+    tool_by_name,
+    unsent_reason,
+    until,
+)
 
 BEN = Author("console", "ben", "Ben")
 NEW_SESSION = "began a new session"
@@ -110,7 +121,7 @@ def box_of(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 @asynccontextmanager
 async def begun(server: ServerConfig | DesiredServer, **options: Any) -> AsyncIterator[McpToolbox]:
-    async with connected(server, **options) as box:
+    async with connected_toolbox(server, **options) as box:
         await until(lambda: box.servers()[0].status is ServerStatus.CONNECTED)
         yield box
 
@@ -329,7 +340,7 @@ async def test_a_server_that_no_session_can_reach_is_left_alone_after_some_failu
 
 async def test_the_doctor_says_where_there_are_no_sessions_to_keep_apart() -> None:
     async def diagnose_sessions(**fields: Any) -> list[str]:
-        async with connected(remote("s", url, **fields)) as box:
+        async with connected_toolbox(remote("s", url, **fields)) as box:
             return [check.detail async for check in box.diagnose("file:s") if check.name == "sessions"]
 
     with listening("tests.fakes.mcp.stateful", "http") as (port, _):

@@ -32,7 +32,7 @@ from tests.mcp.toolboxes import (
     Clock,
     alive,
     call,
-    connected,
+    connected_toolbox,
     faster,
     raw,
     remote,
@@ -180,14 +180,14 @@ async def test_an_unused_server_is_stopped_and_started_again_by_a_call(tmp_path:
 
 async def test_a_server_with_a_call_under_way_is_not_let_go(tmp_path: Path) -> None:
     slow = {"do": "progress", "steps": 10, "seconds": 0.05}
-    async with connected(raw(script=script(tmp_path, slow=slow)), pacing=faster(idle_after=0.1)) as box:
+    async with connected_toolbox(raw(script=script(tmp_path, slow=slow)), pacing=faster(idle_after=0.1)) as box:
         assert text(await call(tool_by_name(box, "slow"), box)) == "done"
 
 
 async def test_a_call_that_comes_while_a_server_is_let_go_starts_it_again(tmp_path: Path) -> None:
     """The process ignores the end of its input for a while, so that the call meets a closing connection."""
     deaf = {**script(tmp_path), "deaf": True}
-    async with connected(raw(script=deaf), pacing=faster(idle_after=0.1, call_wait=0.1, leave=0.5)) as box:
+    async with connected_toolbox(raw(script=deaf), pacing=faster(idle_after=0.1, call_wait=0.1, leave=0.5)) as box:
         tool = tool_by_name(box, "pid")
         await until(lambda: status(box) is ServerStatus.IDLE)
         assert int(text(await call(tool, box))) == pids(tmp_path)[1]
@@ -247,7 +247,7 @@ async def test_a_program_that_dies_of_every_call_is_left_alone_after_a_few(tmp_p
     clock = Clock()
     pacing = faster(first_pause=NEVER, longest_pause=NEVER, quick_pause=NEVER, tripping=BreakerSettings(losses=3))
     config = raw(script=script(tmp_path, bad={"do": "die"}))
-    async with connected(config, pacing=pacing, clock=clock) as box:
+    async with connected_toolbox(config, pacing=pacing, clock=clock) as box:
         tool = tool_by_name(box, "bad")
         for n in (1, 2, 3):
             assert "was lost" in unknown(await call(tool, box))
@@ -263,7 +263,7 @@ async def test_a_program_that_dies_of_every_call_is_left_alone_after_a_few(tmp_p
 
 
 async def test_without_reconnecting_a_server_that_was_lost_is_gone_until_an_admin_connects_it(tmp_path: Path) -> None:
-    async with connected(raw(script=script(tmp_path)), pacing=FAST.without_reconnecting()) as box:
+    async with connected_toolbox(raw(script=script(tmp_path)), pacing=FAST.without_reconnecting()) as box:
         tool = tool_by_name(box, "pid")
         os.kill(int(text(await call(tool, box))), signal.SIGKILL)
         await until(lambda: status(box) is ServerStatus.FAILED)
@@ -276,7 +276,7 @@ async def test_without_reconnecting_a_server_that_was_lost_is_gone_until_an_admi
 
 async def test_a_server_that_was_let_go_comes_back_without_reconnecting_too(tmp_path: Path) -> None:
     pacing = replace(FAST.without_reconnecting(), idle_after=0.1)
-    async with connected(raw(script=script(tmp_path)), pacing=pacing) as box:
+    async with connected_toolbox(raw(script=script(tmp_path)), pacing=pacing) as box:
         tool = tool_by_name(box, "pid")
         await until(lambda: status(box) is ServerStatus.IDLE)
         assert int(text(await call(tool, box))) == pids(tmp_path)[1]
@@ -289,7 +289,7 @@ async def test_a_server_that_was_let_go_comes_back_without_reconnecting_too(tmp_
 async def test_a_quiet_server_is_asked_whether_it_is_there_in_its_own_protocol(
     tmp_path: Path, era: str, question: str
 ) -> None:
-    async with connected(raw(script=script(tmp_path, era=era)), pacing=faster(quiet_after=0.05)) as box:
+    async with connected_toolbox(raw(script=script(tmp_path, era=era)), pacing=faster(quiet_after=0.05)) as box:
         since = box.servers()[0].connected_at
         await until(lambda: heard(tmp_path).count(question) >= 4)
         assert box.servers()[0].connected_at == since
@@ -298,7 +298,7 @@ async def test_a_quiet_server_is_asked_whether_it_is_there_in_its_own_protocol(
 
 async def test_an_unused_server_that_hangs_is_found_and_started_again(tmp_path: Path) -> None:
     pacing = faster(quiet_after=0.1, quiet_limit=1.0, leave=0.3)
-    async with connected(raw(script=script(tmp_path), list_timeout=1.0), pacing=pacing) as box:
+    async with connected_toolbox(raw(script=script(tmp_path), list_timeout=1.0), pacing=pacing) as box:
         [first] = pids(tmp_path)
         os.kill(first, signal.SIGSTOP)
         await until(lambda: len(pids(tmp_path)) == 2)
@@ -311,7 +311,7 @@ async def test_a_session_that_the_server_has_forgotten_is_made_again_before_the_
 ) -> None:
     endpoint.speak_legacy("t")
     endpoint.on["ping"] = endpoint.on["tools/call"] = lambda m: result(m, OK)
-    async with connected(remote("s", endpoint.url), pacing=faster(quiet_after=0.1)) as box:
+    async with connected_toolbox(remote("s", endpoint.url), pacing=faster(quiet_after=0.1)) as box:
         listed, endpoint.on["tools/list"] = endpoint.on["tools/list"], Answer(404)
         endpoint.on["ping"] = Answer(404)
         await until(lambda: status(box) is not ServerStatus.CONNECTED)
@@ -327,7 +327,7 @@ async def test_a_program_that_ignores_everything_and_a_report_that_never_ends_do
         await asyncio.Event().wait()
 
     stubborn = {**script(tmp_path), "deaf": True, "stubborn": True}
-    async with connected(raw(script=stubborn), on_synced=wait_forever, pacing=faster(leave=0.3)) as box:
+    async with connected_toolbox(raw(script=stubborn), on_synced=wait_forever, pacing=faster(leave=0.3)) as box:
         async with asyncio.timeout(12):
             await box.close(limit=0.2)
         assert not any(map(alive, pids(tmp_path)))

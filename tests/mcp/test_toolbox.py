@@ -11,7 +11,7 @@ from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, Stdio
 from bot.domain.tools import ServerGuidance
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext, ServerAdmin, Toolbox
-from tests.mcp.toolboxes import ANA, connected, raw, real, running_toolbox
+from tests.mcp.toolboxes import ANA, connected_toolbox, raw, real, running_toolbox
 
 
 def offering(*names: str, **hints: Any) -> dict[str, Any]:
@@ -67,7 +67,7 @@ async def test_guidance_names_the_context_tool_as_it_is_offered(caplog: pytest.L
 
 
 async def test_the_state_of_a_server_tells_versions_and_since_when() -> None:
-    async with connected(real()) as box:
+    async with connected_toolbox(real()) as box:
         [state] = box.servers()
     assert (state.protocol, state.server_version, state.problem) == ("2026-07-28", "1.2.3", "")
     assert state.tool_count == 12
@@ -78,7 +78,9 @@ async def test_the_state_of_a_server_shows_no_secret() -> None:
     process = StdioTransport("no-such-command", ("--token", "tok-en-123"), {"KEY": "tok-en-123"})
     endpoint = HttpTransport("http://ana:passw0rd@127.0.0.1:9/mcp?key=abcdefg", {"Authorization": "Bearer top-secret"})
     known = frozenset(("tok-en-123",))
-    async with connected(DesiredServer(ServerConfig("a", process), secrets=known), ServerConfig("b", endpoint)) as box:
+    async with connected_toolbox(
+        DesiredServer(ServerConfig("a", process), secrets=known), ServerConfig("b", endpoint)
+    ) as box:
         one, other = box.servers()
     assert one.config.transport == StdioTransport("no-such-command", ("--token", "***"))
     assert other.config.transport == HttpTransport("http://127.0.0.1:9/mcp")

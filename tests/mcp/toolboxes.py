@@ -97,7 +97,7 @@ async def running_toolbox(
 
 
 @asynccontextmanager
-async def connected(*servers: ServerConfig | DesiredServer, **options: Any) -> AsyncIterator[McpToolbox]:
+async def connected_toolbox(*servers: ServerConfig | DesiredServer, **options: Any) -> AsyncIterator[McpToolbox]:
     """Yield a started toolbox (`started`) after its first offer."""
     async with running_toolbox(*servers, **options) as box:
         await box.offer()

@@ -147,15 +147,15 @@ class Team(ABC):
             yield engine
 
     @asynccontextmanager
-    async def asked(self, text: str, **asking: Any) -> AsyncIterator[Talk]:
+    async def working_on(self, text: str, **asking: Any) -> AsyncIterator[Talk]:
         """One process of the bot, which is asked this at its start."""
         async with self.at_work():
             yield self.ask(text, **asking)
 
     @asynccontextmanager
-    async def carded(self, text: str, **asking: Any) -> AsyncIterator[tuple[Talk, Any]]:
+    async def waiting_on(self, text: str, **asking: Any) -> AsyncIterator[tuple[Talk, Any]]:
         """One process of the bot, which is asked this at its start, and shows a card to sign for it."""
-        async with self.asked(text, **asking) as talk:
+        async with self.working_on(text, **asking) as talk:
             yield talk, await self.card(talk)
 
     @asynccontextmanager

@@ -86,7 +86,7 @@ async def test_a_user_of_another_organisation_neither_asks_nor_approves(team: Sl
     team.channel.members.append(stella.id)
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="One"))]
-    async with team.carded("file it") as (_talk, card):
+    async with team.waiting_on("file it") as (_talk, card):
         await team.press(stella, card, "Approve")
         await team.until(lambda: len(team.private_replies(stella)) == 1)
         team.ask("file another", by=stella)
@@ -118,7 +118,7 @@ async def test_an_approval_turn_takes_two_posts_and_at_most_three_edits(team: Sl
     team.early_seconds, team.pause = 60.0, asyncio.sleep
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="502s"), text="I file it."), say("Filed. " * 50)]
-    async with team.asked("file it") as talk:
+    async with team.working_on("file it") as talk:
         await team.press(team.sam, await team.card(talk), "Approve")
         await team.reads(talk, FINAL)
         await asyncio.sleep(1.5)

@@ -119,7 +119,7 @@ async def test_the_profile_of_the_agent_decides_about_tools_and_approvers(team: 
         ask_for(call("bank__send", "c2", to="Ben")),
         say("I may not."),
     ]
-    async with team.carded("as support pay Ben", by=team.sam) as (talk, card):
+    async with team.waiting_on("as support pay Ben", by=team.sam) as (talk, card):
         assert "support" in team.words(card)
         await team.press(team.priya, card, "Approve", old=team.screen(card))
         await team.hears(team.priya, "You may not approve this.")
@@ -135,7 +135,7 @@ async def test_the_profile_of_the_agent_decides_about_tools_and_approvers(team: 
 async def test_a_thread_of_an_agent_that_has_left_says_so_and_another_can_be_named(team: Team) -> None:
     with_agents(team)
     team.model.script = [say("By support."), say("By data.")]
-    async with team.asked("as support where is my order?") as talk:
+    async with team.working_on("as support where is my order?") as talk:
         await team.reads(talk, "By support.")
         team.book.amend((), team.profiles, team.bindings[1:])
         team.go_on(talk, f"{team.mention} and the other one?")
@@ -148,7 +148,7 @@ async def test_a_thread_of_an_agent_that_has_left_says_so_and_another_can_be_nam
 async def test_an_edit_may_name_another_agent(team: Team) -> None:
     with_agents(team)
     team.model.script = [say("By support."), say("By data.")]
-    async with team.asked("as support where is my order?") as talk:
+    async with team.working_on("as support where is my order?") as talk:
         await team.reads(talk, "By support.")
         team.edit(talk, "as データ where is my order?")
         await team.until(lambda: team.private_offers(team.priya, "Ask again with this"))

@@ -26,7 +26,7 @@ FINAL = "AI answer"
 async def test_no_call_runs_before_an_approver_has_approved(team: Team) -> None:
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="Checkout 502s")), say("Filed.")]
-    async with team.carded("file it") as (talk, card):
+    async with team.waiting_on("file it") as (talk, card):
         assert "Checkout 502s" in team.words(card)
         await team.press(team.priya, card, "Approve")
         await team.hears(team.priya, "You may not approve this.")
@@ -45,7 +45,7 @@ async def test_a_group_of_approvers_approves_until_a_member_leaves_it(team: Team
     team.approvers = Approvers(approvers=frozenset({group}))
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="One")), say("Filed.")]
-    async with team.carded("file it") as (talk, card):
+    async with team.waiting_on("file it") as (talk, card):
         team.leave(group, lee)
         await team.press(lee, card, "Approve")
         await team.hears(lee, "You may not approve this.")
@@ -59,7 +59,7 @@ async def test_a_user_outside_the_audience_neither_asks_nor_approves(team: Team)
     team.approvers = Approvers(approvers=frozenset({team.principal(stella)}))
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="One"))]
-    async with team.carded("file it") as (_talk, card):
+    async with team.waiting_on("file it") as (_talk, card):
         await team.press(stella, card, "Approve")
         await team.until(lambda: len(team.private_replies(stella)) == 1)
         team.ask("file another", by=stella)
@@ -75,7 +75,7 @@ async def test_two_approvers_at_once_run_the_call_once(team: Team) -> None:
     ada = team.person("Ada", admin=True)
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="One")), say("Filed.")]
-    async with team.carded("file it") as (talk, card):
+    async with team.waiting_on("file it") as (talk, card):
         before = team.screen(card)
         await asyncio.gather(*(team.press(who, card, "Approve", old=before) for who in (team.sam, ada, team.sam)))
         await team.reads(talk, "Filed.")
@@ -86,7 +86,7 @@ async def test_two_approvers_at_once_run_the_call_once(team: Team) -> None:
 async def test_a_denial_with_a_reason_reaches_the_model(team: Team) -> None:
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="One")), say("All right.")]
-    async with team.carded("file it") as (talk, card):
+    async with team.waiting_on("file it") as (talk, card):
         await team.press(team.sam, card, "Deny")
         await team.fill_in(team.sam, {"reason": "use the INC project"})
         await team.reads(talk, "All right.")
@@ -118,7 +118,7 @@ async def test_calls_on_one_card_are_decided_one_by_one(team: Team) -> None:
     team.toolbox.add(tool(CREATE))
     asking = [call(CREATE, f"c{number}", summary=f"Issue {number}") for number in (1, 2, 3)]
     team.model.script = [ask_for(*asking), say("One is filed.")]
-    async with team.carded("file them") as (talk, card):
+    async with team.waiting_on("file them") as (talk, card):
         assert [f"Issue {number}" in team.words(card) for number in (1, 2, 3)] == [True] * 3
         for number in (1, 2):
             before = len(team.buttons(card))
@@ -150,7 +150,7 @@ async def test_a_press_on_a_card_that_has_timed_out_runs_nothing(team: Team) -> 
     team.approval_seconds = 0.3
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="One")), say("Nobody signed.")]
-    async with team.asked("file it") as talk:
+    async with team.working_on("file it") as talk:
         await team.until(lambda: any("Approve" in str(team.buttons(message)) for message in team.messages(talk)))
         card = next(message for message in team.messages(talk) if "Approve" in str(team.buttons(message)))
         before = team.screen(card)
@@ -164,7 +164,7 @@ async def test_a_press_on_a_card_that_has_timed_out_runs_nothing(team: Team) -> 
 async def test_stop_while_an_approval_is_waited_for_takes_the_question_back(team: Team) -> None:
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="One"))]
-    async with team.carded("file it") as (talk, card):
+    async with team.waiting_on("file it") as (talk, card):
         before = team.screen(card)
         await team.until(lambda: any("Stop" in team.buttons(message) for message in team.messages(talk)))
         stop = next(message for message in team.messages(talk) if "Stop" in team.buttons(message))
@@ -179,7 +179,7 @@ async def test_stop_while_an_approval_is_waited_for_takes_the_question_back(team
 async def test_a_tool_that_has_changed_since_its_card_is_not_run_and_the_card_says_why(team: Team) -> None:
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="One")), say("It is another tool now.")]
-    async with team.carded("file it") as (talk, card):
+    async with team.waiting_on("file it") as (talk, card):
         changed = {"type": "object", "properties": {"summary": {"type": "string"}, "notify": {"type": "boolean"}}}
         team.toolbox.add(tool(CREATE, input_schema=changed))
         await team.press(team.sam, card, "Approve")
@@ -197,7 +197,7 @@ async def test_a_call_of_unknown_outcome_is_checked_and_run_again_with_a_fresh_a
     team.toolbox.add(tool(CREATE), lost)
     team.allowed = {CREATE}
     team.model.script = [ask_for(call(CREATE, summary="One")), say("I do not know."), say("I looked: it is not there.")]
-    async with team.asked("file it") as talk:
+    async with team.working_on("file it") as talk:
         message = await team.offers(talk, "Check")
         await team.press(team.priya, message, "Check")
         await team.reads(talk, "I looked: it is not there.")
@@ -223,7 +223,7 @@ async def test_a_secret_among_the_arguments_is_in_no_shared_message_no_log_and_n
     secret, token = "hunter2-hunter2", "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary=f"use {token}", api_key=secret)), say("Filed.")]
-    async with team.asked("file it") as talk:
+    async with team.working_on("file it") as talk:
         card = await team.offers(talk, "View all to approve")
         assert "api_key" in team.words(card)
         await team.press(team.sam, card, "View all to approve")

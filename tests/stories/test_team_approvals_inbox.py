@@ -53,7 +53,7 @@ async def test_an_approver_decides_in_the_list_of_waiting_calls_oldest_first(tea
         say("Sent to Ben."),
         say("Not sent."),
     ]
-    async with team.asked("pay Ben") as first:
+    async with team.working_on("pay Ben") as first:
         await team.card(first)
         second = team.ask("pay Zoe")
         await team.card(second)
@@ -143,7 +143,7 @@ async def test_a_delegate_decides_in_the_place_of_an_approver_until_the_delegati
     carol, dan = team.person("Carol"), team.person("Dan")
     payments(team, team.principal(carol))
     team.model.script = [ask_for(call(SEND, to="Ben")), say("Sent."), ask_for(call(SEND, to="Zoe"))]
-    async with team.carded("pay Ben") as (talk, card):
+    async with team.waiting_on("pay Ben") as (talk, card):
         await team.open_list(dan)
         await shows(team, dan, NOTHING_WAITS)
         grants = SqlGrantStore(database := open_sqlite(team.database))
@@ -182,7 +182,7 @@ async def test_a_user_who_may_not_decide_sees_nothing_of_the_calls_of_others(tea
 async def test_a_call_that_may_destroy_data_is_asked_about_before_it_is_approved_in_the_list(team: Team) -> None:
     payments(team, team.principal(team.sam))
     team.model.script = [ask_for(call(DELETE, account="7")), say("Gone.")]
-    async with team.asked("delete it") as talk:
+    async with team.working_on("delete it") as talk:
         await team.card(talk)
         await team.open_list(team.sam)
         await team.press(team.sam, await shows(team, team.sam, "Waiting for you (1)"), "Approve")

@@ -45,7 +45,7 @@ def is_named(team: Team, message: object, person: Any) -> bool:
 async def test_an_approver_who_never_wrote_in_the_thread_is_mentioned_on_the_card_and_only_there(team: Team) -> None:
     ada = team.person("Ada")
     payments(team, team.principal(team.sam), team.principal(ada), quorum=2)
-    async with team.carded("pay Ben") as (talk, card):
+    async with team.waiting_on("pay Ben") as (talk, card):
         assert team.notified_ids(card) == {team.sam.id, ada.id}
         assert "needs 2 of" in reads(team, card)
         await team.press(team.sam, card, "Approve")
@@ -100,7 +100,7 @@ async def test_approvers_are_told_in_private_with_a_link_or_not_at_all(team: Tea
     ada = team.person("Ada")
     team.approval_notice = notice
     payments(team, team.principal(ada))
-    async with team.carded("pay Ben") as (talk, card):
+    async with team.waiting_on("pay Ben") as (talk, card):
         assert team.notified_ids(card) == set()
         assert is_named(team, card, ada)
         if notice is ApprovalNotice.PRIVATE:
@@ -120,7 +120,7 @@ async def test_an_approver_who_is_away_is_reminded_in_private_and_decides_there_
     ada, lee = team.person("Ada"), team.person("Lee")
     leads = Escalation(0.2, frozenset({team.group("leads", lee)}))
     payments(team, team.principal(ada), escalate=leads)
-    async with team.carded("pay Ben") as (talk, card):
+    async with team.waiting_on("pay Ben") as (talk, card):
         await team.until(lambda: all(team.messages_in(team.direct(person)) for person in (ada, lee)))
         (reminder,) = team.messages_in(team.direct(lee))
         (first,) = team.messages_in(team.direct(ada))
@@ -188,7 +188,7 @@ async def test_a_card_goes_directly_to_each_member_of_a_group(team: Team) -> Non
     team.tell_members()
     ada, lee = team.person("Ada"), team.person("Lee")
     payments(team, team.group("finance", ada, lee), deliver=frozenset({APPROVERS}))
-    async with team.asked("pay Ben") as talk:
+    async with team.working_on("pay Ben") as talk:
         await team.card_in(team.direct(ada))
         card = await team.card_in(team.direct(lee))
         assert team.notified_ids(card) == set(), "a direct message notifies by itself"

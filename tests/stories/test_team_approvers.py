@@ -25,7 +25,7 @@ def script_payment(team: Team, *approvers: str, **more: object) -> None:
 async def test_the_asker_does_not_approve_under_four_eyes(team: Team) -> None:
     ada = team.person("Ada", admin=True)
     script_payment(team, four_eyes=True)
-    async with team.carded("pay Ben", by=team.sam) as (talk, card):
+    async with team.waiting_on("pay Ben", by=team.sam) as (talk, card):
         await team.press(team.sam, card, "Approve")
         await team.hears(team.sam, OWN)
         assert team.toolbox.calls == []
@@ -37,7 +37,7 @@ async def test_the_asker_does_not_approve_under_four_eyes(team: Team) -> None:
 async def test_two_of_three_have_to_approve_and_no_approver_counts_twice(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
     script_payment(team, *(team.principal(each) for each in (team.sam, ada, lee)), quorum=2)
-    async with team.carded("pay Ben") as (talk, card):
+    async with team.waiting_on("pay Ben") as (talk, card):
         before = team.screen(card)
         await team.press(team.priya, card, "Approve", old=before)
         await team.hears(team.priya, "You may not approve this.")
@@ -53,7 +53,7 @@ async def test_two_of_three_have_to_approve_and_no_approver_counts_twice(team: T
 async def test_one_denial_of_three_is_enough_after_any_approvals(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
     script_payment(team, *(team.principal(each) for each in (team.sam, ada, lee)), quorum=2)
-    async with team.carded("pay Ben") as (talk, card):
+    async with team.waiting_on("pay Ben") as (talk, card):
         before = team.screen(card)
         await team.press(ada, card, "Approve")
         await team.until(lambda: "1 of 2 approved by" in team.words(card))
@@ -69,7 +69,7 @@ async def test_an_approver_who_has_left_the_group_after_approving_gives_no_secon
     ada, lee = team.person("Ada"), team.person("Lee")
     group = team.group("finance", ada, lee)
     script_payment(team, group, quorum=2)
-    async with team.carded("pay Ben") as (talk, card):
+    async with team.waiting_on("pay Ben") as (talk, card):
         before = team.screen(card)
         await team.press(ada, card, "Approve")
         await team.until(lambda: "1 of 2 approved by" in team.words(card))
@@ -84,7 +84,7 @@ async def test_an_approver_who_has_left_the_group_after_approving_gives_no_secon
 
 async def test_a_press_that_is_played_again_after_the_call_has_run_runs_nothing(team: Team) -> None:
     script_payment(team)
-    async with team.carded("pay Ben") as (talk, card):
+    async with team.waiting_on("pay Ben") as (talk, card):
         before = team.screen(card)
         await team.press(team.sam, card, "Approve")
         await team.reads(talk, "Sent.")

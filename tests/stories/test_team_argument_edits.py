@@ -31,7 +31,7 @@ def filing(team: Team) -> None:
 async def test_a_call_that_is_changed_before_it_is_approved_runs_exactly_as_it_was_changed(team: Team) -> None:
     filing(team)
     team.model.script = [ask_for(call(CREATE, summary="One")), say("Filed.")]
-    async with team.carded("file it") as (talk, card):
+    async with team.waiting_on("file it") as (talk, card):
         before = team.screen(card)
         await team.press(team.priya, card, "Edit…")
         await team.fill_in(team.priya, {"summary": "Two", "priority": "High"})
@@ -57,7 +57,7 @@ async def test_under_four_eyes_the_editor_of_a_call_does_not_approve_it(team: Te
     ada = team.person("Ada", admin=True)
     team.rules = (Rule(ApprovalPolicy.ASK_USER, requirements=ApprovalRequirements(four_eyes=True)),)
     team.model.script = [ask_for(call(CREATE, summary="One")), say("Filed.")]
-    async with team.carded("file it") as (talk, card):
+    async with team.waiting_on("file it") as (talk, card):
         await team.press(team.sam, card, "Edit…")
         await team.fill_in(team.sam, {"summary": "Two"})
         await team.until(lambda: "Changed by " in team.words(card))
@@ -73,7 +73,7 @@ async def test_a_user_who_may_not_approve_and_has_not_asked_changes_nothing(team
     filing(team)
     lee = team.person("Lee")
     team.model.script = [ask_for(call(CREATE, summary="One"))]
-    async with team.carded("file it") as (_talk, card):
+    async with team.waiting_on("file it") as (_talk, card):
         before = team.words(card)
         await team.press(lee, card, "Edit…")
         await team.hears(lee, "You may not approve this.")
@@ -89,7 +89,7 @@ async def test_a_call_allowed_in_a_thread_runs_there_until_the_grant_is_revoked(
     held.grants = grants  # type: ignore[assignment]
     team.commands = held.registry
     try:
-        async with team.carded("file one") as (talk, card):
+        async with team.waiting_on("file one") as (talk, card):
             await team.press(team.sam, card, "Allow in this thread")
             await team.reads(talk, "First.")
             await team.until(lambda: "allowed in this thread" in team.words(card))
@@ -111,5 +111,5 @@ async def test_a_call_allowed_in_a_thread_runs_there_until_the_grant_is_revoked(
 async def test_a_destructive_call_is_never_allowed_beforehand(team: Team) -> None:
     team.toolbox.add(tool(WIPE, server_id="j1", destructive=True))
     team.model.script = [ask_for(call(WIPE, key="OPS-1"))]
-    async with team.carded("delete it") as (_talk, card):
+    async with team.waiting_on("delete it") as (_talk, card):
         assert not any("llow" in label for label in team.buttons(card))

@@ -86,7 +86,7 @@ async def test_questions_that_follow_fast_know_the_answers_before_them_and_the_m
     team.keeps_content = False
     lee = team.person("Lee")
     team.model.script = [say("Number one."), say("Number two."), say("Number three.")]
-    async with team.asked("first question") as talk:
+    async with team.working_on("first question") as talk:
         await team.reads(talk, "Number one.")
         team.go_on(talk, f"{team.mention} second question")
         team.go_on(talk, f"{team.mention} third question", by=lee)

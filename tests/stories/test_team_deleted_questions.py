@@ -24,7 +24,7 @@ def platform(team: Team) -> Any:
 async def test_a_deleted_question_ends_its_turn_and_its_waiting_call(team: Team, platform: Any) -> None:
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="One")), say("Hello.")]
-    async with team.carded("file the secret plan") as (talk, card):
+    async with team.waiting_on("file the secret plan") as (talk, card):
         before = team.screen(card)
         platform.delete(talk.question)
         await team.until(lambda: "Cancelled. Not run." in team.words(card))

@@ -28,7 +28,7 @@ async def says(team: Team, talk: Talk, text: str) -> None:
 async def test_a_call_of_one_channel_is_approved_in_another_and_both_show_its_outcome(team: Team) -> None:
     approvals = team.another_channel("approvals")
     prepare_call(team, team.place(approvals))
-    async with team.asked("file it") as talk:
+    async with team.working_on("file it") as talk:
         card = await team.card_in(approvals)
         assert "Checkout 502s" in team.words(card)
         assert ASKED_IN in team.words(card)
@@ -49,7 +49,7 @@ async def test_a_call_of_one_channel_is_approved_in_another_and_both_show_its_ou
 async def test_a_card_elsewhere_outlives_the_process_that_drew_it_and_is_not_posted_twice(team: Team) -> None:
     approvals = team.another_channel("approvals")
     prepare_call(team, team.place(approvals))
-    async with team.asked("file it") as talk:
+    async with team.working_on("file it") as talk:
         card = await team.card_in(approvals)
         await says(team, talk, "waits for approval in")
     async with team.at_work():
@@ -66,7 +66,7 @@ async def test_a_user_who_is_no_approver_approves_in_no_place(team: Team) -> Non
     lee = team.person("Lee")
     group = team.group("ops", lee)
     prepare_call(team, team.place(approvals), approvers=(frozenset({group}),))
-    async with team.asked("file it") as talk:
+    async with team.working_on("file it") as talk:
         card = await team.card_in(approvals)
         team.leave(group, lee)
         await team.press(lee, card, "Approve")
@@ -80,7 +80,7 @@ async def test_a_user_who_is_no_approver_approves_in_no_place(team: Team) -> Non
 async def test_approvers_who_are_named_get_the_card_directly_and_one_of_them_approves(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
     prepare_call(team, APPROVERS, approvers=(frozenset({team.principal(ada), team.principal(lee)}),))
-    async with team.asked("file it") as talk:
+    async with team.working_on("file it") as talk:
         first, second = await team.card_in(team.direct(ada)), await team.card_in(team.direct(lee))
         await says(team, talk, "waits for approval by")
         await team.press(lee, second, "Approve")
@@ -94,7 +94,7 @@ async def test_approvers_who_are_named_get_the_card_directly_and_one_of_them_app
 async def test_an_approver_who_has_left_since_the_card_was_sent_approves_nothing(team: Team) -> None:
     ada = team.person("Ada")
     prepare_call(team, APPROVERS, approvers=(frozenset({team.principal(ada)}),))
-    async with team.asked("file it") as talk:
+    async with team.working_on("file it") as talk:
         card = await team.card_in(team.direct(ada))
         team.part(ada)
         await team.press(ada, card, "Approve")
@@ -108,7 +108,7 @@ async def test_an_approver_who_has_left_since_the_card_was_sent_approves_nothing
 async def test_all_members_cannot_be_written_to_so_the_card_stays_in_the_thread_and_says_so(team: Team) -> None:
     lee = team.person("Lee")
     prepare_call(team, APPROVERS, approvers=(frozenset({MEMBERS, team.principal(lee)}),))
-    async with team.carded("file it") as (talk, card):
+    async with team.waiting_on("file it") as (talk, card):
         assert "The approvers get no card of their own: all members may approve." in team.words(card)
         await team.press(lee, card, "Approve")
         await team.reads(talk, "Over.")
@@ -118,7 +118,7 @@ async def test_all_members_cannot_be_written_to_so_the_card_stays_in_the_thread_
 async def test_an_approver_who_does_not_belong_any_more_is_shown_nothing(team: Team) -> None:
     stella, ada = team.stranger("Stella"), team.person("Ada")
     prepare_call(team, APPROVERS, approvers=(frozenset({team.principal(stella), team.principal(ada)}),))
-    async with team.asked("file it") as talk:
+    async with team.working_on("file it") as talk:
         await team.press(ada, await team.card_in(team.direct(ada)), "Approve")
         await team.reads(talk, "Over.")
     assert team.messages_in(team.direct(stella)) == []
@@ -128,7 +128,7 @@ async def test_a_card_whose_channel_is_closed_is_denied_and_the_thread_says_so(t
     approvals = team.another_channel("approvals")
     prepare_call(team, team.place(approvals))
     team.close_channel(approvals)
-    async with team.asked("file it") as talk:
+    async with team.working_on("file it") as talk:
         await team.reads(talk, "Over.")
         await team.reads(talk, "It was to be approved in another place.")
     assert team.toolbox.calls == []
@@ -141,7 +141,7 @@ async def test_a_channel_that_closes_while_a_card_waits_there_does_not_keep_the_
     approvals = team.another_channel("approvals")
     prepare_call(team, team.place(approvals))
     team.approvers = Approvers(admins=frozenset({team.principal(team.sam)}))
-    async with team.asked("file it") as talk:
+    async with team.working_on("file it") as talk:
         await team.card_in(approvals)
         stop = await team.offers(talk, "Stop")
         team.close_channel(approvals)
@@ -153,7 +153,7 @@ async def test_a_channel_that_closes_while_a_card_waits_there_does_not_keep_the_
 async def test_a_channel_of_another_place_is_none_for_this_conversation(team: Team) -> None:
     approvals = team.another_channel("approvals")
     prepare_call(team, team.place(approvals).replace(":", ":9", 1))
-    async with team.asked("file it") as talk:
+    async with team.working_on("file it") as talk:
         await team.press(team.sam, await team.card(talk), "Approve")
         await team.reads(talk, "Over.")
     assert team.messages_in(approvals) == []
@@ -162,7 +162,7 @@ async def test_a_channel_of_another_place_is_none_for_this_conversation(team: Te
 async def test_a_call_of_the_channel_of_approvals_is_approved_in_its_own_thread(team: Team) -> None:
     approvals = team.another_channel("approvals")
     prepare_call(team, team.place(approvals))
-    async with team.asked("file it", where=approvals) as talk:
+    async with team.working_on("file it", where=approvals) as talk:
         await team.press(team.sam, await team.card(talk), "Approve")
         await team.reads(talk, "Over.")
         assert ASKED_IN not in team.visible_text(talk)
@@ -171,7 +171,7 @@ async def test_a_call_of_the_channel_of_approvals_is_approved_in_its_own_thread(
 async def test_a_card_elsewhere_says_how_it_went_though_the_thread_takes_nothing_any_more(team: Team) -> None:
     approvals = team.another_channel("approvals")
     prepare_call(team, team.place(approvals))
-    async with team.asked("file it") as talk:
+    async with team.working_on("file it") as talk:
         card = await team.card_in(approvals)
         await says(team, talk, "waits for approval in")
         team.shut_out(talk)

@@ -135,7 +135,7 @@ async def test_the_asker_and_the_approver_of_a_call_that_ran_unseen_are_told_in_
     team.rules = (Rule(ApprovalPolicy.ASK_USER, server="jira", requirements=terms, id="policy.toml:1"),)
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="One")), say("It is filed.")]
-    async with team.asked("file it") as talk:
+    async with team.working_on("file it") as talk:
         await team.card(talk)
         await team.open_list(ada)
         await team.until(lambda: "Waiting for you (1)" in " ".join(map(team.words, team.alone(ada))))

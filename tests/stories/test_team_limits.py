@@ -31,7 +31,7 @@ async def test_a_turn_that_ended_by_a_limit_goes_on_with_what_it_has(team: Team)
         Unfinished("butler, said", ModelRejected("The model was switched off.")),
         say("chapter two."),
     ]
-    async with team.asked("who was it?") as talk:
+    async with team.working_on("who was it?") as talk:
         limited = await team.offers(talk, "Continue")
         assert f"Stopped using tools after {ROUNDS} rounds." in team.words(limited)
         await team.press(team.priya, limited, "Continue")

@@ -17,11 +17,11 @@ async def test_a_quick_answer_is_one_post_and_a_slow_one_two_with_one_notificati
         return say("Since noon.")
 
     team.model.script = [say("The pool."), slowly]
-    async with team.asked("why?") as quick:
+    async with team.working_on("why?") as quick:
         await team.reads(quick, "The pool.")
         assert (team.posts(), team.loud_posts()) == (1, 1)
     team.early_seconds = 0.1
-    async with team.asked("since when?") as slow:
+    async with team.working_on("since when?") as slow:
         await team.reads(slow, "Since noon.")
         await team.until(lambda: len(team.messages(slow)) == 1)
     assert (team.posts(), team.loud_posts()) == (3, 3 if team.notifies_always else 2)
@@ -33,7 +33,7 @@ async def test_an_approval_is_its_card_and_the_answer(team: Team) -> None:
     team.allowed = {"notes__look"}
     looks = ask_for(call("notes__look", "c1"), text="")
     team.model.script = [looks, ask_for(call("notes__add", "c2"), text="I add the note."), say("It is added.")]
-    async with team.carded("add a note") as (talk, card):
+    async with team.waiting_on("add a note") as (talk, card):
         assert team.posts() == 1
         assert "I add the note." in team.words(card)
         assert any(label.startswith("Stop") for label in team.buttons(card))
@@ -53,7 +53,7 @@ async def test_neither_bystanders_nor_queued_messages_cause_a_post(team: Team) -
         return say("The pool.")
 
     team.early_seconds, team.model.script = 60.0, [say("Hello."), slowly, say("Second."), say("Third.")]
-    async with team.asked("hello") as talk:
+    async with team.working_on("hello") as talk:
         await team.reads(talk, "Hello.")
         for text in ("why?", "and since when?", "and how?"):
             team.go_on(talk, text)
@@ -71,7 +71,7 @@ async def test_a_server_that_is_away_is_named_once_a_thread_to_those_who_need_it
     team.toolbox.absent = ("Server jira is disconnected.", "Server github is disconnected.")
     wants = ask_for(call("jira__search"))
     team.model.script = [say("Hello."), wants, say("I cannot."), wants, say("Not now.")]
-    async with team.asked("hello") as talk:
+    async with team.working_on("hello") as talk:
         assert "jira" not in team.words(await team.reads(talk, "Hello."))
         team.go_on(talk, "search")
         assert "Server jira was not available." in team.words(await team.reads(talk, "I cannot."))
@@ -82,7 +82,7 @@ async def test_a_server_that_is_away_is_named_once_a_thread_to_those_who_need_it
 
 async def test_only_the_first_message_of_a_long_answer_notifies(team: Team) -> None:
     team.model.script = [say(LONG)]
-    async with team.asked("tell me all") as talk:
+    async with team.working_on("tell me all") as talk:
         await team.reads(talk, "Paragraph 23.")
     assert team.posts() > 1
     assert team.loud_posts() == (team.posts() if team.notifies_always else 1)

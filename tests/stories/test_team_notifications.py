@@ -12,7 +12,7 @@ FINAL = "AI answer"
 
 async def test_a_slow_answer_of_another_process_is_a_new_message_and_nothing_is_there_twice(team: Team) -> None:
     team.early_seconds, team.model.script = 0.1, [think, say("The payments pool is too small.")]
-    async with team.asked("why 502?") as talk:
+    async with team.working_on("why 502?") as talk:
         working = await team.offers(talk, "Stop")
     async with team.at_work():
         answer = await team.reads(talk, FINAL)

@@ -44,7 +44,7 @@ def notes(team: Team, get: Any) -> None:
 
 async def test_a_card_shows_what_the_call_is_about_and_no_model_reads_it(team: Team) -> None:
     notes(team, reads_note)
-    async with team.carded("delete note 1") as (talk, card):
+    async with team.waiting_on("delete note 1") as (talk, card):
         shown = " ".join(team.words(card).split())
         assert "Shows now:" in shown
         assert "Buy milk" in shown

@@ -27,7 +27,7 @@ async def test_a_call_with_a_likely_secret_is_approved_only_after_all_of_it_is_r
 ) -> None:
     shell(team)
     team.model.script = [ask_for(call(SHELL, command=command)), say("Ran.")]
-    async with team.asked("run it") as talk:
+    async with team.working_on("run it") as talk:
         card = await team.offers(talk, OPEN)
         assert [button for button in team.buttons(card) if button.startswith(("Approve", "Allow"))] == []
         assert f"{hidden} characters hidden: looks like a" in team.words(card)
@@ -52,7 +52,7 @@ async def test_a_call_with_a_likely_secret_is_approved_only_after_all_of_it_is_r
 async def test_a_user_who_may_not_approve_sees_how_much_is_hidden_and_approves_nothing(team: Team) -> None:
     shell(team)
     team.model.script = [ask_for(call(SHELL, command=KEY, note="all of this"))]
-    async with team.asked("run it") as talk:
+    async with team.working_on("run it") as talk:
         card = await team.offers(talk, OPEN)
         await team.press(team.priya, card, OPEN)
         await team.until(lambda: "all of this" in team.last_private_reply(team.priya))
@@ -68,7 +68,7 @@ async def test_a_stored_secret_is_never_shown_and_hides_nothing_else(team: Team)
     shell(team)
     team.toolbox.secrets = {"variable HOST_KEY": "k3y-0f-the-h0st"}
     team.model.script = [ask_for(call(SHELL, command="login k3y-0f-the-h0st; rm -rf /srv")), say("Ran.")]
-    async with team.carded("run it") as (talk, card):
+    async with team.waiting_on("run it") as (talk, card):
         assert "login [stored secret: variable HOST_KEY]; rm -rf /srv" in team.words(card)
         await team.press(team.sam, card, "View all")
         await team.until(lambda: "[stored secret: variable HOST_KEY]; rm -rf /srv" in team.last_private_reply(team.sam))

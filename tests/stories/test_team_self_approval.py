@@ -48,7 +48,7 @@ async def test_the_asker_approves_an_ordinary_call_and_an_approver_a_destructive
         ask_for(call(WIPE, id="2", note="7")),
         say("Gone."),
     ]
-    async with team.carded("add milk") as (talk, card):
+    async with team.waiting_on("add milk") as (talk, card):
         assert "may approve this" in reads(team, card)
         assert "An approver must" not in reads(team, card)
         assert team.notified_ids(card) == set(), "the one who has asked is there already"
@@ -77,7 +77,7 @@ async def test_a_call_that_names_another_person_needs_an_approver_also_after_an_
     notes(team)
     team.model.script = [ask_for(call(ADD, text="milk")), say("Noted.")]
     why = "An approver must approve this, because it may concern other people or places"
-    async with team.carded("note it") as (talk, card):
+    async with team.waiting_on("note it") as (talk, card):
         assert "may approve this" in reads(team, card)
         await team.press(team.priya, card, "Edit")
         await team.fill_in(team.priya, {"text": "milk for ben@example.com"})
@@ -94,7 +94,7 @@ async def test_where_only_approvers_approve_the_card_says_so_and_the_asker_may_n
     notes(team)
     team.self_approval = False
     team.model.script = [ask_for(call(ADD, text="milk")), say("Added.")]
-    async with team.carded("add milk") as (talk, card):
+    async with team.waiting_on("add milk") as (talk, card):
         assert "An approver must approve this" in reads(team, card)
         await team.press(team.priya, card, "Approve")
         await team.hears(team.priya, "You may not approve this.")
@@ -105,7 +105,7 @@ async def test_where_only_approvers_approve_the_card_says_so_and_the_asker_may_n
 async def test_the_list_of_waiting_calls_has_ones_own_ordinary_call_and_not_that_of_others(team: Team) -> None:
     notes(team)
     team.model.script = [ask_for(call(ADD, text="milk")), say("Added.")]
-    async with team.asked("add milk") as talk:
+    async with team.working_on("add milk") as talk:
         await team.card(talk)
         await team.open_list(team.sam)
         await team.until(lambda: NOTHING_WAITS in str([team.words(message) for message in team.alone(team.sam)]))

@@ -33,7 +33,7 @@ async def test_the_whole_of_a_long_thread_is_summed_up_in_parts_and_the_person_i
         return say("They say that it hangs.")
 
     team.model.script = [say("The pool."), reads_all, *[goes_on] * 30]
-    async with team.asked("why 502?") as talk:
+    async with team.working_on("why 502?") as talk:
         await team.reads(talk, "The pool.")
     for n in range(REPLIES):
         team.go_on(talk, f"I saw it hang, too: case <{n}> of the checkout, with the usual symptoms", by=team.sam)

@@ -27,7 +27,7 @@ CODE = 'if a < b and "@here" in List<String> && c: echo("`x`", ``y``)  # #genera
 
 async def test_a_mention_is_answered_beside_it_once(team: Team) -> None:
     team.model.script = [say("The payments pool is too small.")]
-    async with team.asked("why 502?") as talk:
+    async with team.working_on("why 502?") as talk:
         message = await team.reads(talk, FINAL)
     assert "The payments pool is too small." in team.words(message)
     assert len(team.messages(talk)) == 1
@@ -49,7 +49,7 @@ async def test_earlier_messages_of_others_reach_the_model_with_their_names(team:
 
 async def test_a_conversation_goes_on_without_a_mention(team: Team) -> None:
     team.model.script = [say("The pool."), say("Since 14:05.")]
-    async with team.asked("why?") as talk:
+    async with team.working_on("why?") as talk:
         await team.reads(talk, FINAL)
         team.go_on(talk, "since when?")
         await team.reads(talk, "Since 14:05.")
@@ -75,7 +75,7 @@ async def test_people_who_turn_to_each_other_are_left_alone_also_after_a_restart
 
 async def test_an_edited_question_is_asked_again_in_place_of_the_running_one(team: Team) -> None:
     team.model.script = [think, say("Since 14:05."), say("Since noon.")]
-    async with team.asked("why?") as talk:
+    async with team.working_on("why?") as talk:
         await team.until(lambda: team.model.requests)
         team.edit(talk, "since when?")
         await team.until(lambda: team.private_offers(team.priya, ASK_AGAIN))
@@ -104,7 +104,7 @@ async def test_emoji_ideographic_variants_and_code_arrive_whole(team: Team) -> N
     team.toolbox.add(tool("web__note"))
     code = f"Done.\n\n```python\n{CODE}\n```"
     team.model.script = [ask_for(call("web__note", text=EMOJI)), say(f"{EMOJI}\n\n{code}")]
-    async with team.carded(EMOJI) as (talk, card):
+    async with team.waiting_on(EMOJI) as (talk, card):
         assert EMOJI in team.words(card)
         await team.press(team.sam, card, "Approve")
         await team.reads(talk, FINAL)
@@ -125,7 +125,7 @@ async def test_a_long_answer_in_a_direct_message_is_whole(team: Team) -> None:
 async def test_an_answer_of_forty_thousand_characters_arrives_whole(team: Team) -> None:
     lines = [f"- finding {number}: the pool was empty at that moment" for number in range(900)]
     team.model.script = [say("\n".join(lines))]
-    async with team.asked("list them all") as talk:
+    async with team.working_on("list them all") as talk:
         await team.reads(talk, FINAL)
     everything = "\n".join([team.visible_text(talk), *(content.decode() for _, content in team.files(talk))])
     assert sum(map(len, lines)) > 40_000
@@ -141,7 +141,7 @@ async def test_a_question_is_received_while_the_model_thinks_about_another(team:
         return say("At last.")
 
     team.model.script = [slowly, say("At once.")]
-    async with team.asked("why?") as talk:
+    async with team.working_on("why?") as talk:
         await team.until(lambda: team.model.requests)
         await team.until(lambda: not team.unacknowledged_actions())
         other = team.ask("and you?", by=team.sam)
@@ -166,7 +166,7 @@ async def test_ten_questions_at_once_stay_below_the_limits_of_the_platform(team:
 
 async def test_feedback_on_an_answer_is_stored(team: Team) -> None:
     team.model.script = [say("The pool.")]
-    async with team.asked("why?") as talk:
+    async with team.working_on("why?") as talk:
         answer = await team.reads(talk, FINAL)
         await team.rate(team.priya, answer, good=False)
         await team.hears(team.priya, "Thank you, noted.")
@@ -187,7 +187,7 @@ async def test_a_file_reaches_the_model_and_a_tools_file_is_shared(team: Team) -
     team.toolbox.add(tool(READ, read_only=True), export)
     team.allowed = {READ}
     team.model.script = [ask_for(call(READ)), say("It is the pool.")]
-    async with team.asked("what is in it?", files=[("checkout.log", b"14:05 pool exhausted")]) as talk:
+    async with team.working_on("what is in it?", files=[("checkout.log", b"14:05 pool exhausted")]) as talk:
         await team.reads(talk, FINAL)
         await team.until(lambda: team.files(talk))
     assert "14:05 pool exhausted" in str(team.model.requests[0].messages)
@@ -197,7 +197,7 @@ async def test_a_file_reaches_the_model_and_a_tools_file_is_shared(team: Team) -
 
 async def test_stop_ends_a_running_turn(team: Team) -> None:
     team.early_seconds, team.model.script = 0.1, [think]
-    async with team.asked("think for ever") as talk:
+    async with team.working_on("think for ever") as talk:
         await team.until(lambda: any("Stop" in team.buttons(each) for each in team.messages(talk)))
         message = team.messages(talk)[-1]
         await team.press(team.priya, message, "Stop")
@@ -208,7 +208,7 @@ async def test_stop_ends_a_running_turn(team: Team) -> None:
 
 async def test_stop_keeps_what_was_written_says_who_stopped_and_the_model_goes_on_once(team: Team) -> None:
     team.early_seconds, team.model.script = 0.1, [Unfinished("The pool was"), say("halved at 14:05.")]
-    async with team.asked("why?") as talk:
+    async with team.working_on("why?") as talk:
         await team.reads(talk, "The pool was")
         await team.press(team.sam, await team.offers(talk, "Stop"), "Stop")
         stopped = await team.offers(talk, "Continue")
@@ -231,7 +231,7 @@ async def test_stop_while_a_tool_runs_leaves_nothing_running(team: Team) -> None
     team.toolbox.add(tool("web__read", read_only=True), never)
     team.allowed = {"web__read"}
     team.early_seconds, team.model.script = 0.1, [ask_for(call("web__read"))]
-    async with team.asked("read it") as talk:
+    async with team.working_on("read it") as talk:
         await team.until(lambda: team.toolbox.calls and any("Stop" in team.buttons(m) for m in team.messages(talk)))
         await team.press(team.priya, team.messages(talk)[-1], "Stop")
         await team.reads(talk, STOPPED)
@@ -248,7 +248,7 @@ async def test_no_text_of_a_tool_or_the_model_mentions_a_user(team: Team) -> Non
     team.toolbox.add(tool("web__read", read_only=True), shout)
     team.allowed = {"web__read"}
     team.model.script = [ask_for(call("web__read")), say(f"It says {shouting}.")]
-    async with team.asked("read it") as talk:
+    async with team.working_on("read it") as talk:
         await team.reads(talk, FINAL)
     assert team.notifying_mentions() == set()
     assert team.fetched_addresses() == set()

@@ -19,6 +19,7 @@ from bot.domain.messages import ToolResult
 from bot.domain.turns import (
     NO_CALLS,
     WAITING,
+    CallOrigin,
     Claim,
     ModelStep,
     Step,
@@ -342,17 +343,19 @@ def _close_unanswered(connection: sa.Connection, claim: Claim, unanswered: Mappi
 
 
 def _add_steps(connection: sa.Connection, turn_id: str, new: Sequence[Step]) -> Sequence[ToolStep]:
+    """Return the calls that the audit has to record. Previews follow the calls that wait for approvals."""
     if new:
         connection.execute(_add_step.on(connection), [_step_row(turn_id, step) for step in new])
-    recorded = []
+    recorded, asks = [], False
     for step in new:
         if not isinstance(step, ToolStep):
             continue
-        if step.approval is None:
-            is_new = step.status is StepStatus.DENIED
-        else:
+        if step.approval is not None:
             row = _approval_row(turn_id, step, step.approval)
             is_new = connection.execute(_add_approval.on(connection), row).first() is not None
+            asks |= is_new
+        else:
+            is_new = step.status is StepStatus.DENIED or (asks and step.origin is CallOrigin.PREVIEW)
         recorded += [step] if is_new else []
     return recorded
 
