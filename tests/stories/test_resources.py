@@ -78,7 +78,7 @@ async def test_a_prompt_asks_for_its_arguments_and_then_the_model(tmp_path: Path
 async def test_a_rule_that_asks_applies_to_attached_resources_too(tmp_path: Path, model: FakeLanguageModel) -> None:
     async with a_reader(tmp_path, model, ASKS) as terminal:
         await terminal.asks("/mcp resource ask library library://desk/hours When can I come?")
-        await terminal.shows("library.read_mcp_resource", "library://desk/hours", "[y]")
+        await terminal.shows("Tool read_mcp_resource", "library://desk/hours", "[y]")
         assert model.requests == []
         await terminal.presses("y", "at last: When can I come?")
 
