@@ -31,6 +31,7 @@ async def test_everybody_sees_their_language_and_time_zone_and_where_they_come_f
         }
     with use_locale(Locale("", "Asia/Tokyo")):
         reply = await held.ask("preferences", AKI)
+    assert dict(reply.details)["language"] == "English (en), from your account"
     assert dict(reply.details)["time zone"] == "Asia/Tokyo, from your account"
     assert dict(reply.details)["local time"] == "2027-01-15 17:00:00"
 

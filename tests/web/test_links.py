@@ -352,6 +352,8 @@ async def test_each_kind_of_secret_is_asked_for_by_its_name(desk: Desk) -> None:
     assert (alone.status_code, "Enter both, as USER:PASSWORD." in text_of(alone)) == (422, True)
     assert (await desk.enter(basic, f"robot:{SECRET}:with-a-colon")).status_code == 200
     assert await desk.secrets() == {"username": "robot", "auth": f"{SECRET}:with-a-colon"}
+    named = path_of(await desk.ask(f"mcp add named --url {url} --auth basic --username env:MCP_SECRET_USER"))
+    assert "Password for named" in text_of(await desk.open(named))
     header = path_of(await desk.ask(f"mcp add header --url {url} --auth header --auth-header X-Token"))
     assert "Value of the header X-Token" in text_of(await desk.open(header))
     other = path_of(await desk.ask("mcp secret set header header:X-Team"))
