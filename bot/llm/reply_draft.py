@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -41,7 +42,7 @@ class ItemDraft:
         return "".join(self.pieces)
 
 
-class ReplyDraft:
+class ReplyDraft(ABC):
     """Draft of a reply, built from stream events. `by` names the writer in `provider_metadata`, under the key
     `METADATA`. `_stop` is the service's word for the end; empty until then.
     """
@@ -55,23 +56,24 @@ class ReplyDraft:
         self._stop = ""
         self._usage = Usage()
 
+    @abstractmethod
     def take(self, event: Event, /) -> Iterable[Delta]:
         """Add an event and return its visible deltas; ignore an unknown one. Raises ProviderRejected for an error."""
-        raise NotImplementedError
 
     @property
     def finished(self) -> bool:
         """True if the service has reported the end of the reply."""
         return bool(self._stop)
 
+    @abstractmethod
     def completion(self) -> Completion | None:
         """Return the finished reply, or None if the stream ended before the model did. A truncated reply has no calls,
         because the last one may be incomplete.
         """
-        raise NotImplementedError
 
     def end(self) -> None:
         """Take note that the service has announced the end of the stream."""
+        return
 
     def resume(self) -> Message | None:
         """Return the message so far if the model has paused until it is sent back; else None. Later events are added to
