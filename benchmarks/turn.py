@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.mcp_calls import _cpu, _resident
-from benchmarks.turn_services import served_model
+from benchmarks.turn_services import served
 from benchmarks.turn_ways import Opened, Way, client_loop, product, raw_http
 from tests.postgres import running_server
 
@@ -77,8 +77,8 @@ async def run(way: Way, at_once: int, turns: int, numbers: Iterator[int]) -> Run
 @asynccontextmanager
 async def _opened(ways: Mapping[str, Opened]) -> AsyncIterator[dict[str, Way]]:
     async with AsyncExitStack() as stack:
-        model = await stack.enter_async_context(served_model())
-        yield {name: await stack.enter_async_context(opened(model)) for name, opened in ways.items()}
+        services = await stack.enter_async_context(served())
+        yield {name: await stack.enter_async_context(opened(services)) for name, opened in ways.items()}
 
 
 async def compare(ways: Mapping[str, Opened], sizes: Sequence[int], rounds: int, turns: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import json
 import time
@@ -13,10 +12,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from mcp import Client, StdioServerParameters, types
+from mcp import Client, types
 from openai import AsyncOpenAI
 
-from benchmarks.turn_services import ANSWER, ARGUMENTS, MODEL, TOOL, TOOLS_PROGRAM
+from benchmarks.turn_services import ANSWER, ARGUMENTS, MODEL, TOOL, Services
 from bot.app.models import select_model
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import open_runtime
@@ -40,8 +39,8 @@ class Way(Protocol):
         ...
 
 
-Opened = Callable[[str], AbstractAsyncContextManager[Way]]
-"""Function that opens a way with the model service at an address."""
+Opened = Callable[[Services], AbstractAsyncContextManager[Way]]
+"""Function that opens a way on these services."""
 
 
 # the product
@@ -93,9 +92,9 @@ class Product:
 
 
 @asynccontextmanager
-async def product(model: str, *, folder: Path, database: str = "") -> AsyncIterator[Way]:
+async def product(services: Services, *, folder: Path, database: str = "") -> AsyncIterator[Way]:
     """Open the product with its files in a folder, on a SQLite file there or on another database."""
-    settings = _settings(folder, database or f"sqlite:///{folder / 'bench.db'}", model)
+    settings = _settings(folder, database or f"sqlite:///{folder / 'bench.db'}", services)
     person, watch, drawing = LocalUser("bench"), TurnTracker(), Nowhere()
     surface = EveryConversation(person, watch, drawing)
     files, choice = read_operator_files(settings), select_model(settings)
@@ -106,9 +105,8 @@ async def product(model: str, *, folder: Path, database: str = "") -> AsyncItera
         yield Product(runtime.engine, person, watch, drawing)
 
 
-def _settings(folder: Path, database: str, model: str) -> Settings:
-    command, *args = TOOLS_PROGRAM
-    servers = {"bench": {"command": command, "args": args, "cwd": str(Path.cwd())}}
+def _settings(folder: Path, database: str, services: Services) -> Settings:
+    servers = {"bench": {"url": services.tools}}
     (folder / "servers.json").write_text(json.dumps({"mcpServers": servers}))
     (folder / "prompt.md").write_text("")
     return read_settings(
@@ -117,7 +115,7 @@ def _settings(folder: Path, database: str, model: str) -> Settings:
         database_url=database,
         bot_model=f"openai:{MODEL}",
         openai_api_key="sk-bench",
-        openai_base_url=model,
+        openai_base_url=services.model,
         openai_api="chat",
         mcp_servers_file=folder / "servers.json",
         policy_file=folder / "policy.toml",
@@ -182,13 +180,9 @@ class ClientLoop:
 
 
 @asynccontextmanager
-async def client_loop(model: str) -> AsyncIterator[Way]:
+async def client_loop(services: Services) -> AsyncIterator[Way]:
     """Open the loop's clients."""
-    command, *args = TOOLS_PROGRAM
-    async with (
-        AsyncOpenAI(api_key="sk-bench", base_url=model) as openai,
-        Client(StdioServerParameters(command=command, args=args, cwd=str(Path.cwd()))) as mcp,
-    ):
+    async with AsyncOpenAI(api_key="sk-bench", base_url=services.model) as openai, Client(services.tools) as mcp:
         listed = await mcp.list_tools()
         tools = [
             {
@@ -206,42 +200,76 @@ async def client_loop(model: str) -> AsyncIterator[Way]:
 class RawHttp:
     """Minimum cost of the same exchange: raw bytes, hardly parsed."""
 
-    def __init__(self, address: str, tools: _RawTools) -> None:
-        host, _, port = address.removeprefix("http://").partition("/")[0].partition(":")
-        self._place = (host, int(port))
-        self._tools = tools
-        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    def __init__(self, services: Services) -> None:
+        self._model = _RawClient(services.model + "/chat/completions", {"authorization": "Bearer sk-bench"})
+        self._tools = _RawClient(services.tools, {"accept": "application/json, text/event-stream"})
         asked = [{"role": "user", "content": QUESTION}]
         function = {"name": TOOL, "arguments": json.dumps(ARGUMENTS)}
         answered = [
             {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": function}]},
             {"role": "tool", "tool_call_id": "c1", "content": ARGUMENTS["text"]},
         ]
-        self._first, self._second = self._request(asked), self._request([*asked, *answered])
+        self._first, self._second = self._completion(asked), self._completion([*asked, *answered])
+        self._ids = itertools.count(1)
 
-    def _request(self, messages: list[Any]) -> bytes:
+    def _completion(self, messages: list[Any]) -> bytes:
         schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
         tools = [{"type": "function", "function": {"name": TOOL, "parameters": schema}}]
-        body = json.dumps({"model": MODEL, "stream": True, "messages": messages, "tools": tools}).encode()
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: {self._place[0]}\r\nauthorization: Bearer sk-bench\r\n"
-        return f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+        return self._model.request({"model": MODEL, "stream": True, "messages": messages, "tools": tools})
+
+    async def open(self) -> None:
+        """Begin a session with the MCP server."""
+        client = {"name": "bench", "version": "1"}
+        params: dict[str, Any] = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
+        greeting = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        _, head = await self._tools.exchange(self._tools.request(greeting))
+        lines = (line.partition(b": ") for line in head.split(b"\r\n"))
+        session = next(value for name, _, value in lines if name.lower() == b"mcp-session-id")
+        self._tools.headers["mcp-session-id"] = session.decode()
+        await self._tools.exchange(self._tools.request({"jsonrpc": "2.0", "method": "notifications/initialized"}))
 
     async def turn(self, conversation: int) -> float:
         began = time.perf_counter()
-        reader, writer = self._idle.pop() if self._idle else await asyncio.open_connection(*self._place)
-        await self._exchange(reader, writer, self._first)
-        await self._tools.call()
-        first = await self._exchange(reader, writer, self._second)
-        self._idle.append((reader, writer))
+        await self._model.exchange(self._first)
+        params = {"name": TOOL, "arguments": ARGUMENTS}
+        call = {"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params}
+        await self._tools.exchange(self._tools.request(call))
+        first, _ = await self._model.exchange(self._second)
         return first - began
 
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> float:
+    async def close(self) -> None:
+        await self._model.close()
+        await self._tools.close()
+
+
+class _RawClient:
+    """Connections to one address, kept open."""
+
+    def __init__(self, url: str, headers: dict[str, str]) -> None:
+        address, _, self._path = url.removeprefix("http://").partition("/")
+        host, _, port = address.partition(":")
+        self._place = (host, int(port))
+        self.headers = {"host": address, "content-type": "application/json", **headers}
+        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    def request(self, body: dict[str, Any]) -> bytes:
+        content = json.dumps(body).encode()
+        lines = [f"POST /{self._path} HTTP/1.1", *(f"{name}: {value}" for name, value in self.headers.items())]
+        return "\r\n".join([*lines, f"content-length: {len(content)}", "", ""]).encode() + content
+
+    async def exchange(self, request: bytes) -> tuple[float, bytes]:
+        """Send a request. Return the time of the first byte of the answer's body, and the answer's head."""
+        reader, writer = self._idle.pop() if self._idle else await asyncio.open_connection(*self._place)
         writer.write(request)
-        await reader.readuntil(b"\r\n\r\n")
-        tail, first = await reader.read(65536), time.perf_counter()
-        while not tail.endswith(b"0\r\n\r\n"):
-            tail = tail[-8:] + await reader.read(65536)
-        return first
+        head = await reader.readuntil(b"\r\n\r\n")
+        first = time.perf_counter()
+        if b"chunked" in head:
+            tail = await reader.read(65536)
+            first = time.perf_counter()
+            while not tail.endswith(b"0\r\n\r\n"):
+                tail = tail[-8:] + await reader.read(65536)
+        self._idle.append((reader, writer))
+        return first, head
 
     async def close(self) -> None:
         for _, writer in self._idle:
@@ -249,54 +277,13 @@ class RawHttp:
             await writer.wait_closed()
 
 
-class _RawTools:
-    """JSON-RPC lines to the MCP server."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._out, self._in = process.stdin, process.stdout
-        self._ids = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[None]] = {}
-
-    async def read(self) -> None:
-        while line := await self._in.readline():
-            answer = json.loads(line)
-            if (waiting := self._waiting.pop(answer.get("id", 0), None)) is not None:
-                waiting.set_result(None)
-
-    async def greet(self) -> None:
-        client = {"name": "bench", "version": "1"}
-        await self._ask("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client})
-        self._out.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
-
-    async def call(self) -> None:
-        await self._ask("tools/call", {"name": TOOL, "arguments": ARGUMENTS})
-
-    async def _ask(self, method: str, params: dict[str, Any]) -> None:
-        n = next(self._ids)
-        self._waiting[n] = waiting = asyncio.get_running_loop().create_future()
-        request = {"jsonrpc": "2.0", "id": n, "method": method, "params": params}
-        self._out.write(json.dumps(request).encode() + b"\n")
-        await waiting
-
-
 @asynccontextmanager
-async def raw_http(model: str) -> AsyncIterator[Way]:
-    """Open raw HTTP and raw JSON-RPC."""
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*TOOLS_PROGRAM, stdin=pipe, stdout=pipe)
-    tools = _RawTools(process)
-    reading = asyncio.create_task(tools.read())
-    way = RawHttp(model, tools)
+async def raw_http(services: Services) -> AsyncIterator[Way]:
+    """Open raw HTTP."""
+    way = RawHttp(services)
     try:
         async with asyncio.timeout(LIMIT):
-            await tools.greet()
+            await way.open()
         yield way
     finally:
         await way.close()
-        process.terminate()
-        await process.wait()
-        reading.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await reading

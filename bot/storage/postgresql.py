@@ -24,6 +24,7 @@ from bot.errors import DatabaseError
 from bot.storage.address import PostgresServer
 from bot.storage.codec import json_text
 from bot.storage.database import CHANNEL, Database, Unwritable, consume_exception
+from bot.storage.statements import PreparedConnection, Statements
 
 T = TypeVar("T")
 
@@ -70,6 +71,7 @@ class PostgresDatabase(Database):
         self.address = address
         url = sa.make_url(address.url).set(drivername="postgresql+psycopg")
         session = {} if "options=" in address.url else {"options": _SESSION}
+        self._statements = Statements()
         self._closed = False
         self._running: dict[asyncio.Future[Any], _RunningTransaction] = {}
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="database")
@@ -119,7 +121,7 @@ class PostgresDatabase(Database):
 
         def whole() -> T:
             running.began_at = time.monotonic()
-            with self._engine.begin() as connection:
+            with PreparedConnection(self._engine, self._statements) as connection, connection.begin():
                 running.socket = connection.connection.info["socket"]
                 return transaction(connection)
 

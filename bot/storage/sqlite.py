@@ -26,6 +26,7 @@ from sqlalchemy.exc import DBAPIError
 from bot.errors import DatabaseError, DatabaseUnavailable
 from bot.storage.codec import json_text
 from bot.storage.database import FUNCTION, Database, Unwritable, consume_exception
+from bot.storage.statements import PreparedConnection, Statements
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -45,6 +46,9 @@ _LEAST_FREE = 1024 * 1024
 """Bytes on the disk of the file: with fewer it counts as full, although a short transaction may still fit."""
 _UNWRITABLE = {"full": Unwritable.FULL, "readonly": Unwritable.READ_ONLY, "disk i/o": Unwritable.FAILING}
 _MOVED = "the file was deleted or replaced while it was in use"
+
+
+_BEGIN = sa.text("begin immediate")
 
 
 class _Rank(IntEnum):
@@ -85,6 +89,8 @@ class SqliteDatabase(Database):
             connect_args={"check_same_thread": False},
         )
         sa.event.listen(self._engine, "connect", self._prepare)
+        self._statements = Statements()
+        self._connection: PreparedConnection | None = None
         self._readers: AsyncEngine | None = None
         self._reads: dict[Any, asyncio.Future[Any]] = {}
         self._jobs: PriorityQueue[tuple[_Rank, int, _Job | None]] = PriorityQueue()
@@ -252,8 +258,11 @@ class SqliteDatabase(Database):
 
     def _commit(self, jobs: Sequence[_Job]) -> Sequence[_Outcome]:
         try:
-            with self._engine.begin() as connection:
-                connection.exec_driver_sql("begin immediate")
+            connection = self._connection
+            if connection is None or connection.invalidated:
+                self._connection = connection = PreparedConnection(self._engine, self._statements)
+            with connection.begin():
+                connection.execute(_BEGIN)
                 self._check_file()
                 return [(job.work(connection), None) for job in jobs]
         except BaseException as error:  # noqa: BLE001 - the caller gets it; this thread must live
