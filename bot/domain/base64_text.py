@@ -58,13 +58,14 @@ def message_without_base64(message: Message) -> Message:
     """Return a message for a model with such notes in the texts that others wrote."""
     if message.role is MessageRole.ASSISTANT:
         return message
-    return replace(message, parts=tuple(map(_part, message.parts)))
+    parts = tuple(map(_part, message.parts))
+    return message if parts == message.parts else replace(message, parts=parts)
 
 
 def _part(part: Any) -> Any:
     match part:
         case TextPart(text):
-            return replace(part, text=without_base64(text)[0])
+            return part if len(text) <= _LINE else replace(part, text=without_base64(text)[0])
         case ToolResult(parts=parts, structured=structured):
             parts = tuple(map(_part, parts))
             return replace(part, parts=parts, structured=json_without_base64(structured)[0])

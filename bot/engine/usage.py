@@ -152,7 +152,8 @@ def reply_limits(limits: ModelLimits, capabilities: Capabilities) -> ModelLimits
     """Return the limits of a reply that leaves half of the window to the request. Services reject requests that do not
     fit together with the longest reply.
     """
-    return replace(limits, max_tokens=min(limits.max_tokens, capabilities.context_tokens // 2))
+    half = capabilities.context_tokens // 2
+    return limits if limits.max_tokens <= half else replace(limits, max_tokens=half)
 
 
 def truncate_to_tokens(text: str, tokens: float) -> str:

@@ -217,13 +217,17 @@ class InstrumentedModel:
         }
         self._model = model
         self._label = label
+        self._labelled = (model.capabilities, replace(model.capabilities, model=label))
         self._observe = observe
         self._clock = clock
 
     @property
     def capabilities(self) -> Capabilities:
         """Capabilities of the model."""
-        return replace(self._model.capabilities, model=self._label)
+        own = self._model.capabilities  # read often and changed rarely
+        if own is not self._labelled[0]:
+            self._labelled = (own, replace(own, model=self._label))
+        return self._labelled[1]
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the model's events. The answer is measured when the stream ends or is closed."""

@@ -214,6 +214,10 @@ class Rules:
         return dataclasses.replace(offered, tools=tools, guidance=guidance, requests=requests)
 
 
+_MOST_FOUND = 1_024
+"""Conversations whose rules are remembered, until rules, profiles or bindings change."""
+
+
 async def follow_nothing() -> None:
     """Keep the rules."""
 
@@ -251,10 +255,12 @@ class RuleBook:
         self._profiles: Mapping[str, Profile] = {}
         self._profile_by_place: Mapping[str, str] = {}
         self._agents_by_place: Mapping[str, Sequence[str]] = {}
+        self._found: dict[tuple[ConversationKey, AgentRef | None], Rules] = {}
 
     def replace_file(self, file: Policies) -> None:
         """Replace the rules of the operator's file."""
         self._file = file
+        self._found.clear()
 
     def amend(self, rules: Iterable[Rule], profiles: Iterable[Profile], bindings: Sequence[Binding]) -> None:
         """Replace the admins' rules, profiles and bindings."""
@@ -266,6 +272,7 @@ class RuleBook:
             if binding.by_name:
                 by_name.setdefault(binding.place, []).append(binding.profile)
         self._agents_by_place = by_name
+        self._found.clear()
 
     @property
     def named(self) -> frozenset[str]:
@@ -347,6 +354,14 @@ class RuleBook:
         """Return the rules of a conversation, by the profile of an agent or by the one that holds there. Admins' rules
         apply in the admin's workspace. An agent that cannot be asked there any more enables nothing.
         """
+        known = self._found.get((conversation, agent))
+        if known is None:
+            if len(self._found) >= _MOST_FOUND:
+                self._found.clear()
+            known = self._found[conversation, agent] = self._find_rules(conversation, agent)
+        return known
+
+    def _find_rules(self, conversation: ConversationKey, agent: AgentRef | None) -> Rules:
         profile, is_absent = self.place_profile(conversation), False
         if agent is not None and agent.id:
             asked = next((asked for asked in self.agent_profiles(conversation) if asked.id == agent.id), None)

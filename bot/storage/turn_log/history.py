@@ -7,6 +7,7 @@ and revisions; only new or changed turns are read. Used by transactions, which r
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import threading
 from collections import OrderedDict
@@ -115,10 +116,14 @@ def _size(value: object) -> int:
             return _A_VALUE + sum(_size(key) + _size(item) for key, item in value.items())
         case list() | tuple() | frozenset():
             return _A_VALUE + sum(map(_size, value))
-        case _ if dataclasses.is_dataclass(value):
-            return _A_VALUE + sum(_size(getattr(value, field.name)) for field in dataclasses.fields(value))
         case _:
-            return _A_VALUE
+            names: Sequence[str] = _field_names(type(value))
+            return _A_VALUE + sum(map(_size, [getattr(value, name) for name in names]))
+
+
+@functools.cache
+def _field_names(kind: Any) -> Sequence[str]:
+    return [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
 
 
 _read = sa.select(summaries.c.upto, summaries.c.text, summaries.c.sources).where(matching(summaries, conversation="k"))
