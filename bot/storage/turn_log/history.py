@@ -117,8 +117,8 @@ def _size(value: object) -> int:
         case list() | tuple() | frozenset():
             return _A_VALUE + sum(map(_size, value))
         case _:
-            names: Sequence[str] = _field_names(type(value))
-            return _A_VALUE + sum(map(_size, [getattr(value, name) for name in names]))
+            kind: Any = type(value)
+            return _A_VALUE + sum(map(_size, [getattr(value, name) for name in _field_names(kind)]))
 
 
 @functools.cache
