@@ -12,7 +12,7 @@ import pytest
 BOT = Path(__file__).parents[1] / "bot"
 HOMES = {
     "ada_url": "mcp/hosts.py",
-    "aiohttp": "chat/http.py llm/hosted_model.py platforms/discord/ platforms/slack/",
+    "aiohttp": "chat/http.py llm/hosted_model.py mcp/transports/pool.py platforms/discord/ platforms/slack/",
     "alembic": "storage/migrate.py storage/migrations/",
     "anthropic": "llm/anthropic.py",
     "anyio": "mcp/",
@@ -45,7 +45,7 @@ HOMES = {
     "typer": "cli/",
     "uvicorn": "web/server.py",
     "yaml": "platforms/slack/manifest.py",
-    "yarl": "platforms/discord/gateway.py",
+    "yarl": "mcp/transports/pool.py platforms/discord/gateway.py",
 }
 
 

@@ -404,7 +404,7 @@ class VendorClient:
         problem: object = said
         with suppress(ValueError, RecursionError):
             problem = json.loads(said)
-        raise self._sdk.APIStatusError(said or f"HTTP {response.status_code}", response=response, body=problem)
+        raise self._sdk.APIStatusError(said, response=response, body=problem)
 
     async def get(self, path: str) -> Any:
         """Return the JSON at another path of the service. Raises the vendor's errors, and ValueError if the answer is

@@ -118,7 +118,7 @@ UNREADABLE = "The call was sent to server bad, but its answer could not be read.
 SAMPLING = "Server bad asks for a text by the language model (sampling), which is switched off here."
 FAILED = "Error calling MCP server: "
 REFUSED = f"{FAILED}MCP server request failed: "
-GONE = BROKE + "Server disconnected without sending a response."
+GONE = BROKE + "the server closed the connection."
 HEADERS = " Fix: check the headers of server bad."
 URL = " Fix: check the url of server bad, and that its transport is the right one."
 MAY_HAVE_ARRIVED = "MCP server request failed: 500 Internal Server Error. The call may have arrived."
@@ -318,21 +318,23 @@ BODIES = [
     unknown(
         "HTTP cut",
         endpoint(Answer(200, {"content": []}, cut=5)),
-        BROKE + "peer closed connection without sending complete message body (received 5 bytes, expected 15).",
+        BROKE + "the answer broke off.",
     ),
     unknown(
         "HTTP stream cut",
         endpoint(CUT_EVENT),
-        BROKE + "peer closed connection without sending complete message body (received 7 bytes, expected 1000).",
+        BROKE + "the answer broke off.",
     ),
     unknown("HTTP stream without the answer", endpoint(NO_EVENT), LOST),
     unknown(
         "HTTP endless header",
         endpoint(Endless(JSON + b"x-padding: ", b"x" * 65_536)),
-        BROKE + "Receive buffer too long.",
+        BROKE + "the answer is not valid HTTP.",
     ),
     unknown(
-        "HTTP endless headers", endpoint(Endless(JSON, b"x-padding: 1\r\n" * 1000)), BROKE + "Receive buffer too long."
+        "HTTP endless headers",
+        endpoint(Endless(JSON, b"x-padding: 1\r\n" * 1000)),
+        BROKE + "the answer is not valid HTTP.",
     ),
     unknown(
         "HTTP trickle", endpoint(Endless(JSON + b"content-length: 100000\r\n\r\n", b" ", 0.05)), LATE, deadline=0.5

@@ -9,7 +9,7 @@ from time import monotonic
 
 import httpx2
 
-from bot.mcp.transports.http import KEPT_SECONDS, pool
+from bot.mcp.transports.pool import KEPT_SECONDS, PoolTransport
 from tests.mcp.toolboxes import until
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -34,7 +34,7 @@ async def keeping(connections: list[asyncio.StreamWriter]) -> AsyncIterator[str]
 
 async def test_a_connection_is_used_again_only_while_no_server_closes_it_yet() -> None:
     connections: list[asyncio.StreamWriter] = []
-    async with keeping(connections) as url, httpx2.AsyncClient(transport=pool()) as client:
+    async with keeping(connections) as url, httpx2.AsyncClient(transport=PoolTransport(None, "http")) as client:
         for _ in range(2):
             await client.get(url)
         assert len(connections) == 1

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import re
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from http import HTTPStatus
 
 import httpx2
 
 from bot.errors import SettingsError
 from bot.i18n import gettext_lazy
-from bot.machine import Proxy, check_certificates, find_proxy
+from bot.machine import Proxy, find_proxy
 from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_allowed
 from bot.mcp.errors import (
     COMPRESSED,
@@ -37,12 +34,8 @@ from bot.mcp.errors import (
     status_phrase,
     without_stop,
 )
+from bot.mcp.transports.pool import PoolTransport
 
-KEPT_SECONDS = 1.5
-"""Seconds until an unused connection is closed. Servers close theirs after two (gunicorn) or five seconds (uvicorn,
-Node); a request sent at that moment would have an unknown outcome.
-"""
-_LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEPT_SECONDS)
 _QUOTING = (httpx2.ProtocolError, httpx2.ProxyError)
 """Errors with text that may quote the server."""
 _NEVER_SENT = (
@@ -69,7 +62,7 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, find: FindProxy = find_proxy) -> None:
         self.find = find
-        self._pools: dict[tuple[Proxy | None, str], httpx2.AsyncHTTPTransport] = {}
+        self._pools: dict[tuple[Proxy | None, str], PoolTransport] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request. Raises ConnectError for a variable of this machine that cannot be used."""
@@ -87,7 +80,7 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
         key = (proxy, request.url.scheme)
         try:
             if key not in self._pools:
-                self._pools[key] = pool(*key)
+                self._pools[key] = PoolTransport(*key)
             response = await self._pools[key].handle_async_request(request)
             if proxy is not None and response.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
                 await response.aclose()
@@ -107,23 +100,6 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
         """Close all connections."""
         for each in self._pools.values():
             await each.aclose()
-
-
-def pool(proxy: Proxy | None = None, scheme: str = "https") -> httpx2.AsyncHTTPTransport:
-    """Return a new pool for one server. Raises SettingsError if the certificates cannot be read."""
-    verify: ssl.SSLContext | bool = False
-    if scheme == "https":
-        verify = _trust(os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", ""))
-    return httpx2.AsyncHTTPTransport(verify=verify, limits=_LIMITS, proxy=httpx2.Proxy(proxy.url) if proxy else None)
-
-
-@lru_cache(maxsize=4)
-def _trust(_file: str, _folder: str) -> ssl.SSLContext:
-    """Return the TLS context, loaded once for all servers because that takes 40 ms and most of a megabyte.
-    Raises SettingsError if they cannot be read.
-    """
-    check_certificates()
-    return httpx2.create_ssl_context()
 
 
 class ReadTimeout:
