@@ -96,6 +96,9 @@ KEPT_LANGUAGE_DAYS = 90.0
 _NEW_OBJECTS = 10_000
 """Objects made and kept until the garbage collector looks at them. A turn makes about 400 of them."""
 
+_AFTER_START = 2.0
+"""Seconds until the libraries of models are loaded: the program is ready by then, and rarely has a message."""
+
 WatchLog = Callable[[TurnLog], TurnLog]
 Notify = Callable[[str], None]
 """Show a line to the users of this process."""
@@ -362,6 +365,7 @@ async def open_runtime(
         running = await stack.enter_async_context(_run_in_background(engine.run(), "engine"))
         await stack.enter_async_context(_run_in_background(Scheduler(turn_log, jobs).run(), "schedule"))
         await stack.enter_async_context(_run_in_background(notices.run(), "notices"))
+        await stack.enter_async_context(_run_in_background(models.prepare(_AFTER_START), "model library"))
         yield Runtime(engine, services.commands, turn_log, services, running)
 
 

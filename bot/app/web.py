@@ -37,7 +37,8 @@ from bot.settings import Settings
 if TYPE_CHECKING:
     from bot.app.components import Runtime
     from bot.web.application import Hook, Page
-    from bot.web.routes import WebDependencies
+    from bot.web.dependencies import WebDependencies
+    from bot.web.routes import RouteNames
     from bot.web.surface import ApiSurface
 
 log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ def attach_surface(surface: ApiSurface, settings: Settings, runtime: Runtime) ->
 
 def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSurface) -> WebDependencies:
     """Return the dependencies of the routes."""
-    from bot.web.routes import WebDependencies  # noqa: PLC0415 - loaded only in processes that serve
+    from bot.web.dependencies import WebDependencies  # noqa: PLC0415 - loaded only in processes that serve
 
     services = runtime.services
     return WebDependencies(
@@ -131,7 +132,7 @@ async def serve_web(
     shares = limits.CallerShares(settings.api_requests_per_token, settings.api_streams_per_token)
     api = None
     if dependencies is not None:
-        routes = applications.build_api(dependencies)
+        routes = applications.LazyRoutes(partial(_load_routes, dependencies))
         api = applications.api_application(
             routes, dependencies.tokens, secret_value(settings.admin_api_token), shares=shares
         )
@@ -141,6 +142,12 @@ async def serve_web(
     async with server.serve(app, settings.web_host, settings.port, proxies=proxies) as port:
         log.info("listening for requests at %s, port %d", settings.web_host, port)
         yield port
+
+
+def _load_routes(dependencies: WebDependencies) -> RouteNames:
+    from bot.web.routes import RouteNames, build_api  # noqa: PLC0415 - loads FastAPI
+
+    return RouteNames(build_api(dependencies))
 
 
 def build_link_service(settings: Settings, store: LinkStore) -> LinkService | None:

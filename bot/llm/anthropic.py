@@ -16,8 +16,6 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
-import anthropic
-
 from bot.domain.completions import (
     Completion,
     ModelRequest,
@@ -400,9 +398,15 @@ def create(config: HostedConfig) -> LanguageModel:
     headers = None if service.own_address else {"x-api-key": service.key}
     return listed_model(
         config,
-        VendorClient(service, anthropic, anthropic.AsyncAnthropic, "/v1/messages", headers),
+        VendorClient(service, _load_anthropic, "/v1/messages", headers),
         protocol,
         capabilities,
         paths,
         passed_over=_PASSED_OVER,
     )
+
+
+def _load_anthropic() -> tuple[Any, Any]:
+    import anthropic  # noqa: PLC0415 - heavy, see `VendorClient`
+
+    return anthropic, anthropic.AsyncAnthropic

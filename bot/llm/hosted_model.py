@@ -28,7 +28,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-import aiohttp
 import httpx2
 
 from bot.domain.completions import (
@@ -83,7 +82,6 @@ _LARGEST_PAGE = 2**20
 _END_SECONDS = 2.0
 """Limit for the rest of the stream once the model has finished: token counts and the end."""
 _MOST_PAUSES = 5
-_OF_THE_PROXY = (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError, aiohttp.ClientConnectorDNSError)
 _SHORT = 100_000
 """Characters that are written within a millisecond or so."""
 _A_TOOL = 2_000
@@ -219,6 +217,10 @@ class HostedModel:
                 yield delta
             yield completion
 
+    async def prepare(self) -> None:
+        """Load the vendor's library, which the first request does otherwise."""
+        await self._client.open()
+
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
@@ -323,17 +325,21 @@ def _easier(request: ModelRequest, kind: ErrorKind, error: ProviderError) -> Mod
 # -------------------- client
 
 
+def check_machine(address: str) -> None:
+    """Raise SettingsError for a variable of this machine with which a service cannot be reached."""
+    find_proxy(address)
+    if not address.lower().startswith("http://"):
+        check_certificates()
+
+
 def http_settings(address: str) -> dict[str, Any]:
-    """Return the settings of the vendors' HTTP clients for a service. Raises SettingsError for a variable of this
-    machine that cannot be used.
+    """Return the settings of the vendors' HTTP clients for a service.
 
     Redirects are not followed: the key and the conversation are for the configured service alone. Answers are not
     compressed, because compression delays streaming.
     """
     proxy = find_proxy(address)
     is_plain = address.lower().startswith("http://")
-    if not is_plain:
-        check_certificates()
     return {
         "trust_env": False,
         "proxy": proxy.url if proxy else None,
@@ -364,26 +370,44 @@ async def _limit_error_body(response: httpx2.Response) -> None:
 
 
 class VendorClient:
-    """One vendor's client for one protocol, which is at `path`. `sdk` is the vendor's library, `client` its class."""
+    """One vendor's client for one protocol, which is at `path`. `load` returns the vendor's library and its class of
+    clients. It is called for the first request, or by `open` before it, in a thread: the libraries have hundreds of
+    modules, which take half a second and 35 MB.
+    """
 
-    def __init__(self, service: Service, sdk: Any, client: Any, path: str, headers: Mapping[str, str] | None) -> None:
+    def __init__(
+        self, service: Service, load: Callable[[], tuple[Any, Any]], path: str, headers: Mapping[str, str] | None
+    ) -> None:
+        check_machine(service.address)
         self.service = service
-        self._sdk = sdk
-        self._http = sdk.DefaultAioHttpClient(**http_settings(service.address))
+        self._load, self._path, self._own_headers = load, path, headers
+        self._opening = asyncio.Lock()
+        self._sdk: Any = None
+
+    async def open(self) -> None:
+        """Load the vendor's library, unless it is."""
+        async with self._opening:
+            if self._sdk is None:
+                await asyncio.to_thread(self._open)
+
+    def _open(self) -> None:
+        sdk, client = self._load()
+        self._http = sdk.DefaultAioHttpClient(**http_settings(self.service.address))
         self._client = client(
-            api_key=service.key,
-            base_url=service.address,
+            api_key=self.service.key,
+            base_url=self.service.address,
             max_retries=0,
-            timeout=service.timeout(),
-            default_headers=headers,
+            timeout=self.service.timeout(),
+            default_headers=self._own_headers,
             http_client=self._http,
         )
         base: httpx2.URL = self._client.base_url
-        self._url = base.copy_with(raw_path=base.raw_path + path.removeprefix("/").encode())
+        self._url = base.copy_with(raw_path=base.raw_path + self._path.removeprefix("/").encode())
         own = {**self._client.default_headers, **self._client.auth_headers}
         self._headers = httpx2.Headers(self._http.headers)
         self._headers.update({name: value for name, value in own.items() if isinstance(value, str)})
-        self._extensions = {"timeout": service.timeout().as_dict()}
+        self._extensions = {"timeout": self.service.timeout().as_dict()}
+        self._sdk = sdk
 
     async def post(self, body: bytes) -> httpx2.Response:
         """Send a request; return when the answer begins. Raises the vendor's errors.
@@ -391,6 +415,8 @@ class VendorClient:
         The request is sent by the HTTP client, since the vendor's client builds address, headers and options anew for
         each request, which costs as much as sending it.
         """
+        if self._sdk is None:
+            await self.open()
         request = httpx2.Request("POST", self._url, headers=self._headers, content=body, extensions=self._extensions)
         try:
             response: httpx2.Response = await self._http.send(request, stream=True)
@@ -410,6 +436,7 @@ class VendorClient:
         """Return the JSON at another path of the service. Raises the vendor's errors, and ValueError if the answer is
         not JSON or too large.
         """
+        await self.open()
         response: httpx2.Response = await self._client.get(
             path, cast_to=httpx2.Response, stream=True, stream_cls=self._sdk.AsyncStream[Any]
         )
@@ -429,31 +456,45 @@ class VendorClient:
 
     def read_error(self, error: Exception) -> ProviderError | None:
         """Return the service's error if the answer contains one."""
-        return _read(error) if isinstance(error, self._sdk.APIStatusError) else None
+        return _read(error) if self._sdk is not None and isinstance(error, self._sdk.APIStatusError) else None
 
     @contextmanager
     def map_errors(self, tools: Sequence[str]) -> Iterator[None]:
         """Map the vendor's errors to those of `bot.errors`."""
         try:
             yield
-        except self._sdk.APIStatusError as error:
-            raise self.service.error_from(_read(error), tools) from error
-        except ProviderRejected as error:
-            raise self.service.error_from(error.error, tools) from error
-        except self._sdk.APIConnectionError as error:
-            raise self._interruption_error(error) from error
-        except (httpx2.HTTPError, OSError) as error:
-            raise self.service.incomplete_error() from error
-        except (self._sdk.APIError, aiohttp.ClientError, ValueError, RecursionError) as error:
-            raise self.service.unreadable_error() from error
+        except Exception as error:
+            mapped = self._map(error, tools)
+            if mapped is None:
+                raise
+            raise mapped from error
+
+    def _map(self, error: Exception, tools: Sequence[str]) -> ModelError | None:
+        import aiohttp  # noqa: PLC0415 - loaded with the vendor's library
+
+        if isinstance(error, ProviderRejected):
+            return self.service.error_from(error.error, tools)
+        if (own := self.read_error(error)) is not None:
+            return self.service.error_from(own, tools)
+        if self._sdk is not None and isinstance(error, self._sdk.APIConnectionError):
+            return self._interruption_error(error)
+        if isinstance(error, httpx2.HTTPError | OSError):
+            return self.service.incomplete_error()
+        unreadable = (aiohttp.ClientError, ValueError, RecursionError)
+        if isinstance(error, unreadable) or (self._sdk is not None and isinstance(error, self._sdk.APIError)):
+            return self.service.unreadable_error()
+        return None
 
     def _interruption_error(self, error: Exception) -> ModelUnavailable:
         """Return the error of an interrupted connection. The clients report most causes as one error that wraps the
         cause.
         """
+        import aiohttp  # noqa: PLC0415 - loaded with the vendor's library
+
         causes = list(_causes(error))
         proxy = find_proxy(self.service.address)  # which is asked for the name of the service
-        if proxy is not None and any(isinstance(cause, _OF_THE_PROXY) for cause in causes):
+        of_proxy = aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError | aiohttp.ClientConnectorDNSError
+        if proxy is not None and any(isinstance(cause, of_proxy) for cause in causes):
             return self.service.proxy_error(proxy)
         if any(isinstance(cause, aiohttp.ClientConnectorError | TimeoutError) for cause in causes):
             return self.service.unreachable(causes[-1])
@@ -463,14 +504,20 @@ class VendorClient:
 
     async def close(self) -> None:
         """Let go of connections."""
-        await self._client.close()
+        async with self._opening:
+            if self._sdk is not None:
+                await self._client.close()
 
 
 def openai_client(service: Service, path: str) -> VendorClient:
     """Return OpenAI's client for the protocol at `path`."""
-    import openai  # noqa: PLC0415 - heavy, and other vendors' models use this module too
+    return VendorClient(service, _load_openai, path, None)
 
-    return VendorClient(service, openai, openai.AsyncOpenAI, path, None)
+
+def _load_openai() -> tuple[Any, Any]:
+    import openai  # noqa: PLC0415 - heavy, see `VendorClient`
+
+    return openai, openai.AsyncOpenAI
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -106,6 +106,15 @@ class ListsModels(LanguageModel, Protocol):
         ...
 
 
+@runtime_checkable
+class LoadsLater(LanguageModel, Protocol):
+    """Language model whose library is loaded for the first request, or by `prepare` before it."""
+
+    async def prepare(self) -> None:
+        """Load the library, unless it is."""
+        ...
+
+
 class DiscoveredWindow:
     """A model with the context window and the longest reply that its service reports, called `label` in the log.
 
@@ -437,6 +446,7 @@ class Models:
         self.unparsed: set[str] = set()
         """Names of the models whose tool calls come as text."""
         self._built: dict[str, LanguageModel] = {}
+        self._unprepared: list[LoadsLater] = []
         self._building = asyncio.Lock()
 
     async def get(self, name: str) -> LanguageModel:
@@ -454,6 +464,8 @@ class Models:
         models: dict[str, LanguageModel] = {}
         for candidate in choice.all:
             model = await asyncio.to_thread(candidate.create)
+            if isinstance(model, LoadsLater):
+                self._unprepared.append(model)
             configured = candidate.window is not None and candidate.config.get("max_tokens") is not None
             if not configured and isinstance(model, ListsModels) and model.tells_window:
                 model = DiscoveredWindow(model, candidate.name, candidate.window or 0)
@@ -461,6 +473,14 @@ class Models:
                 model, candidate.name, self._observe, limits=self._limits, unparsed=self.unparsed
             )
         return FallbackModel(models) if choice.others else models[choice.name]
+
+    async def prepare(self, seconds: float) -> None:
+        """Load the libraries of the models that are built, in a thread, after these seconds of other work: the first
+        message does not wait for them then.
+        """
+        await asyncio.sleep(seconds)
+        while self._unprepared:
+            await self._unprepared.pop(0).prepare()
 
     async def close(self) -> None:
         """Close all connections."""

@@ -1,6 +1,6 @@
 """Opening of the database in DATABASE_URL, and its migration to this release's schema.
 
-Only its own driver is imported, and Alembic only if there is something to migrate.
+Only its own driver is imported, and Alembic only if there is a schema to migrate.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sqlalchemy.exc import DatabaseError as SqlDatabaseError
 from bot.errors import DatabaseError
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.database import Database, first_line
+from bot.storage.schema import create_schema, note_revision
 
 _LOCK = 0x436F756F
 _MIGRATIONS = Path(__file__).with_name("migrations")
@@ -99,6 +100,10 @@ def _upgrade(connection: sa.Connection) -> None:
         connection.execute(sa.text(f"select pg_advisory_xact_lock({_LOCK})"))
         if _current(connection) == latest_revision():
             return
+    if not sa.inspect(connection).has_table("alembic_version"):
+        create_schema(connection)
+        note_revision(connection, latest_revision())
+        return
     from alembic import command  # noqa: PLC0415 - see the module's docstring
     from alembic.config import Config  # noqa: PLC0415
 

@@ -13,18 +13,15 @@ request is cancelled when its client disconnects, unless it has FINISHES in its 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
-import pkgutil
 import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from fastapi import FastAPI
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -32,7 +29,6 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-import bot.web.api
 from bot import __version__
 from bot.domain.api_clients import ApiClient
 from bot.domain.health import Health, HealthStatus
@@ -52,7 +48,9 @@ from bot.web.limits import (
 )
 from bot.web.pages import page
 from bot.web.problems import Problem, answer_error, internal_error, to_response
-from bot.web.routes import RouteNames, WebDependencies, api_routes
+
+if TYPE_CHECKING:
+    from bot.web.routes import RouteNames
 
 log = logging.getLogger("bot.web.access")
 
@@ -114,7 +112,7 @@ def application(
 
 
 def api_application(
-    routes: FastAPI,
+    routes: LazyRoutes,
     tokens: TokenStore,
     admin_token: str,
     *,
@@ -126,14 +124,31 @@ def api_application(
     """Return the routes behind authentication, client and body limits: at most `largest` bytes within `seconds`.
     `admin_token` is the operator's own, empty for none.
     """
-    limited = CallerLimits(BodyLimitMiddleware(RouteNames(routes), largest, seconds), shares or CallerShares())
+    limited = CallerLimits(BodyLimitMiddleware(routes, largest, seconds), shares or CallerShares())
     return AuthMiddleware(limited, tokens, admin_token, throttle or LoginThrottle())
 
 
-def build_api(dependencies: WebDependencies) -> FastAPI:
-    """Return the routes of every module in `bot.web.api`, sorted by module name."""
-    names = [f"{bot.web.api.__name__}.{module.name}" for module in pkgutil.iter_modules(bot.web.api.__path__)]
-    return api_routes(importlib.import_module(name).routes(dependencies) for name in names)
+class LazyRoutes:
+    """The routes that `build` makes for the first request, in a thread: to load FastAPI and to analyze every handler
+    takes half a second and 15 MB, and many processes are never asked.
+    """
+
+    def __init__(self, build: Callable[[], RouteNames]) -> None:
+        self._build = build
+        self._building = asyncio.Lock()
+        self._built: RouteNames | None = None
+
+    async def built(self) -> RouteNames:
+        """Return the routes."""
+        if self._built is None:
+            async with self._building:
+                if self._built is None:
+                    self._built = await asyncio.to_thread(self._build)
+        return self._built
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        await (await self.built())(scope, receive, send)
 
 
 class _PlainRoutes:
@@ -204,14 +219,14 @@ def hook_route(hook: Hook) -> Route:
 # -------------------- documentation
 
 
-def documentation_routes(app: FastAPI) -> list[Page]:
+def documentation_routes(routes: LazyRoutes) -> list[Page]:
     """Return `/openapi.json` and `/docs` of the API, which take no token, as pages for `application`."""
 
     async def openapi(_request: Request) -> Response:
-        return JSONResponse(app.openapi())
+        return JSONResponse((await routes.built()).app.openapi())
 
     async def docs(_request: Request) -> Response:
-        return reference_page(app.openapi())
+        return reference_page((await routes.built()).app.openapi())
 
     return [Route("/openapi.json", openapi), Route("/docs", docs)]
 

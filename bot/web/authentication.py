@@ -1,8 +1,7 @@
-"""Authentication by `Authorization: Bearer`, and the roles that routes require.
+"""Authentication by `Authorization: Bearer`.
 
-The middleware rejects every request without a valid token. A route requires a role by the type of a parameter:
-`MemberCaller`, `ApproverCaller` or `AdminCaller`. Routes about a workspace also call `ensure_workspace`. Failed logins
-are throttled by address.
+The middleware rejects every request without a valid token. Failed logins are throttled by address. Routes require a
+role (`bot.web.parameters`), and those about a workspace also call `ensure_workspace`.
 """
 
 from __future__ import annotations
@@ -14,11 +13,8 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Annotated
+from dataclasses import replace
 
-from fastapi import Depends, Request
-from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -62,40 +58,6 @@ class LoginThrottle:
 
 
 _TOKEN = re.compile(r"cs_[A-Za-z0-9_-]{43}")
-_bearer = HTTPBearer(
-    auto_error=False,
-    scheme_name="token",
-    description="Made with `countersign tokens create`, or ADMIN_API_TOKEN.",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class RequireRole:
-    """Dependency that requires a role of the API client."""
-
-    role: ApiRole
-
-    async def __call__(self, request: Request, _header: Annotated[object, Depends(_bearer)]) -> ApiClient:
-        """Return the API client. Raises Problem: 401 without authentication, 403 if the role is too low."""
-        caller = getattr(request.state, "caller", None)
-        if not isinstance(caller, ApiClient):
-            raise _unauthorized_problem()
-        if not caller.may(self.role):
-            raise Problem(
-                403,
-                "forbidden",
-                _("This takes a token with the role {role}.", role=self.role),
-                _("use another token, or have one made with `countersign tokens create`"),
-            )
-        return caller
-
-
-MemberCaller = Annotated[ApiClient, Depends(RequireRole(ApiRole.MEMBER))]
-"""Any valid token."""
-ApproverCaller = Annotated[ApiClient, Depends(RequireRole(ApiRole.APPROVER))]
-"""A token that may approve calls."""
-AdminCaller = Annotated[ApiClient, Depends(RequireRole(ApiRole.ADMIN))]
-"""A token that may administer."""
 
 
 def ensure_workspace(caller: ApiClient, workspace: str) -> str:
@@ -151,10 +113,10 @@ class AuthMiddleware:
                 _("wait, and use a token that is good"),
                 headers={"Retry-After": str(math.ceil(wait))},
             )
-        raise _unauthorized_problem()
+        raise unauthorized_problem()
 
 
-def _unauthorized_problem() -> Problem:
+def unauthorized_problem() -> Problem:
     """Return the same problem for missing, wrong and expired tokens, so that guesses reveal no difference."""
     return Problem(
         401,

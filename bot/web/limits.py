@@ -19,9 +19,8 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Annotated, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from fastapi import Depends
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -451,16 +450,6 @@ class StreamPlace:
         if self._subject is not None:
             _count_down(self._by_subject, self._subject)
             self._subject = None
-
-
-def _stream_place(request: Request) -> StreamPlace:
-    place = request.state.stream_place
-    assert isinstance(place, StreamPlace)
-    return place
-
-
-RequestStreamPlace = Annotated[StreamPlace, Depends(_stream_place)]
-"""Dependency of a route that streams or waits."""
 
 
 def _too_many_requests(message: str) -> Problem:

@@ -13,7 +13,6 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-from fastapi.exceptions import RequestValidationError
 from pydantic import AliasChoices, BaseModel, Field
 from pydantic.fields import FieldInfo
 from starlette.exceptions import HTTPException
@@ -309,14 +308,6 @@ def problem_of_status(status: int, headers: Mapping[str, str] | None = None, fix
     return Problem(status, code, message, fix, headers=headers)
 
 
-def problem_of_validation(error: RequestValidationError, body_type: object = None) -> Problem:
-    """Return the problem with one message per invalid field, without values. `body_type` is the type of the body."""
-    errors = error.errors()
-    if any(detail["type"] == "json_invalid" for detail in errors):
-        return Problem(400, "not_json", _("The body is not JSON."), _("send one JSON object"))
-    return invalid_fields(validation_errors(errors, error.body, body_type))
-
-
 async def answer_error(request: Request, error: Exception) -> Response:
     """Handle an expected error of a route. Raises one that is internal."""
     match error:
@@ -329,9 +320,6 @@ async def answer_error(request: Request, error: Exception) -> Response:
             problem = problem_of_error(error)
             if problem.status == 500:
                 raise error
-        case RequestValidationError():
-            body = getattr(request.scope.get("route"), "body_field", None)
-            problem = problem_of_validation(error, None if body is None else body.field_info.annotation)
         case HTTPException():
             problem = problem_of_status(error.status_code, error.headers)
         case _:
@@ -344,13 +332,3 @@ def rejection_response(
 ) -> Response:
     """Return the response to an `HTTPException` with a known fix."""
     return to_response(problem_of_status(status, headers, fix), request_id(request))
-
-
-async def _answer_failure(request: Request, _error: Exception) -> Response:
-    # The outer middleware logs the reason.
-    return to_response(internal_error(), request_id(request))
-
-
-_EXPECTED = (Problem, CommandRejected, CountersignError, RequestValidationError, HTTPException)
-HANDLERS: Mapping[type[Exception], Handler] = {**dict.fromkeys(_EXPECTED, answer_error), Exception: _answer_failure}
-"""Exception handlers of the routes."""

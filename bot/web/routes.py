@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import importlib
 import json
+import pkgutil
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -18,6 +20,7 @@ from datetime import UTC
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
 from fastapi.params import Depends
 from fastapi.routing import APIRoute, iter_route_contexts
 from pydantic import BaseModel, ConfigDict
@@ -28,17 +31,26 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
+import bot.web.api
 from bot import __version__
-from bot.admin.dependencies import CommandDependencies
+from bot.admin.command import CommandRejected
 from bot.admin.text_format import MOMENT, parse_time
-from bot.domain.conversations import Member
-from bot.domain.turns import ToolStep, Turn
-from bot.engine.locales import LocaleResolver
+from bot.errors import CountersignError
 from bot.i18n import _, use_time_zone
-from bot.ports import CallAudit, Commands, EngineApi, PendingApproval, TokenStore, UserActivity
 from bot.rendering.turn_events import event_schemas
-from bot.web.problems import HANDLERS, ErrorAnswer, Handler, answer_error, invalid_fields, rejection_response
-from bot.web.surface import ApiSurface
+from bot.web.dependencies import WebDependencies
+from bot.web.problems import (
+    ErrorAnswer,
+    Handler,
+    Problem,
+    answer_error,
+    internal_error,
+    invalid_fields,
+    rejection_response,
+    request_id,
+    to_response,
+    validation_errors,
+)
 
 _ERRORS: Mapping[int | str, str] = {
     401: "No token, or none that is good.",
@@ -65,28 +77,6 @@ HEARTBEAT_SECONDS = 15.0
 RETRY_MILLISECONDS = 2_000
 """Reconnect delay for clients in milliseconds."""
 _LINE_BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x7f\x85\u2028\u2029"}
-
-
-@dataclass(frozen=True, slots=True)
-class WebDependencies:
-    """Dependencies of the routes. `user_activity` lists pending calls, `find_approval` returns the call of an approval,
-    `may_approve` returns a test of the calls that a member may approve now, also for others. `call_audit` records calls
-    without a turn. Requests may choose one of `models`, `provider:name`. `locales` resolves languages and time zones.
-    `keeps_content` is False if no history of conversations is stored.
-    """
-
-    engine: EngineApi
-    commands: Commands
-    command_dependencies: CommandDependencies
-    tokens: TokenStore
-    surface: ApiSurface
-    user_activity: UserActivity
-    find_approval: Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]]
-    may_approve: Callable[[Member], Callable[[PendingApproval], Awaitable[bool]]]
-    call_audit: CallAudit
-    models: frozenset[str] = frozenset()
-    locales: LocaleResolver = LocaleResolver()
-    keeps_content: bool = True
 
 
 class RequestModel(BaseModel):
@@ -160,6 +150,36 @@ class Routes:
         return router
 
 
+async def _answer_invalid(request: Request, error: Exception) -> Response:
+    """Answer a request with invalid parts by one message per field, without values."""
+    assert isinstance(error, RequestValidationError)
+    body, errors = getattr(request.scope.get("route"), "body_field", None), error.errors()
+    if any(detail["type"] == "json_invalid" for detail in errors):
+        problem = Problem(400, "not_json", _("The body is not JSON."), _("send one JSON object"))
+    else:
+        body_type = None if body is None else body.field_info.annotation
+        problem = invalid_fields(validation_errors(errors, error.body, body_type))
+    return to_response(problem, request_id(request))
+
+
+async def _answer_failure(request: Request, _error: Exception) -> Response:
+    # The outer middleware logs the reason.
+    return to_response(internal_error(), request_id(request))
+
+
+_HANDLERS: Mapping[type[Exception], Handler] = {
+    **dict.fromkeys((Problem, CommandRejected, CountersignError, HTTPException), answer_error),
+    RequestValidationError: _answer_invalid,
+    Exception: _answer_failure,
+}
+
+
+def build_api(dependencies: WebDependencies) -> FastAPI:
+    """Return the routes of every module in `bot.web.api`, sorted by module name."""
+    names = [f"{bot.web.api.__name__}.{module.name}" for module in pkgutil.iter_modules(bot.web.api.__path__)]
+    return api_routes(importlib.import_module(name).routes(dependencies) for name in names)
+
+
 def api_routes(routers: Iterable[APIRouter]) -> FastAPI:
     """Return the FastAPI application of the routes, with error handlers."""
     app = _DescribedApi(
@@ -171,7 +191,7 @@ def api_routes(routers: Iterable[APIRouter]) -> FastAPI:
         openapi_url=None,
         redirect_slashes=False,
     )
-    for kind, handler in HANDLERS.items():
+    for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)
     for router in routers:
         app.router.routes.extend(router.routes)
@@ -215,13 +235,13 @@ class RouteNames:
     """The routes. The template of the matched route is put into the request's state."""
 
     def __init__(self, app: FastAPI) -> None:
-        self._app = app
+        self.app = app
         self._templates = _route_templates(app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         try:
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
         finally:
             template = self._templates.get(id(scope.get("route")))
             scope["state"]["route"] = template.path if template is not None else None

@@ -28,7 +28,8 @@ from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.profiles import Profile
 from bot.domain.servers import EVERYWHERE, ServerRecord
 from bot.i18n import _, format_time_zone, gettext_lazy
-from bot.web.authentication import AdminCaller, ensure_workspace
+from bot.web.authentication import ensure_workspace
+from bot.web.parameters import AdminCaller
 from bot.web.problems import Problem
 from bot.web.routes import Routes, api_router
 

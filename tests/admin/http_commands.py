@@ -30,8 +30,9 @@ from bot.domain.conversations import HTTP, Author, ConversationKey, InboundMessa
 from bot.domain.servers import EVERYWHERE
 from bot.domain.turns import Receipt
 from bot.engine.locales import LocaleResolver
-from bot.web.application import api_application, application, build_api
-from bot.web.routes import WebDependencies
+from bot.web.application import LazyRoutes, api_application, application
+from bot.web.dependencies import WebDependencies
+from bot.web.routes import RouteNames, build_api
 from bot.web.server import serve
 from tests.admin.servers import OPERATOR, CommandHarness
 from tests.admin.tokens import MemoryTokens
@@ -124,7 +125,7 @@ def _api() -> tuple[ASGIApp, _Now]:
     """Build the application's API. The result is cached, because building takes longer than most requests."""
     now = _Now()
     parts = _parts(now)
-    return api_application(build_api(parts), now.tokens, ""), now
+    return api_application(LazyRoutes(lambda: RouteNames(build_api(parts))), now.tokens, ""), now
 
 
 def _parts(now: _Now) -> WebDependencies:

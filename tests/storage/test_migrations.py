@@ -34,7 +34,12 @@ async def empty(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await database.close()
 
 
-async def test_the_migrations_make_the_tables_that_the_code_uses(empty: Database) -> None:
+@pytest.mark.parametrize("by", ["at once", "migrations"])
+async def test_an_empty_database_gets_the_tables_that_the_code_uses(empty: Database, by: str) -> None:
+    if by == "migrations":  # which a database without a table of revisions does not need
+        await empty.run_once(
+            lambda connection: connection.exec_driver_sql("create table alembic_version (version_num varchar(32))")
+        )
     await migrate.upgrade(empty)
 
     def differences(connection: sa.Connection) -> list[object]:
@@ -42,6 +47,25 @@ async def test_the_migrations_make_the_tables_that_the_code_uses(empty: Database
 
     assert await empty.run_once(differences) == []
     assert await migrate.current_revision(empty) == migrate.latest_revision()
+
+
+async def test_an_empty_database_gets_what_the_migrations_make(tmp_path: Path) -> None:
+    made = []
+    for name in ("at once", "migrations"):
+        database = open_database(f"sqlite:///{tmp_path / name}.db")
+        if name == "migrations":
+            await database.run_once(
+                lambda connection: connection.exec_driver_sql(
+                    "create table alembic_version (version_num varchar(32) not null constraint alembic_version_pkc "
+                    "primary key)"
+                )
+            )
+        await migrate.upgrade(database)
+        listing = sa.text("select type, name, tbl_name, sql from sqlite_master order by type, name")
+        made.append(await database.run(lambda connection: [tuple(row) for row in connection.execute(listing)]))  # noqa: B023
+        await database.close()
+    at_once, by_migrations = made
+    assert at_once == by_migrations
 
 
 async def test_many_processes_may_upgrade_at_once(empty: Database) -> None:

@@ -28,7 +28,7 @@ from bot.domain.servers import EVERYWHERE
 from bot.llm.models import ModelChoice
 from bot.ports import LanguageModel, Surface
 from bot.settings import read_settings
-from bot.web.routes import WebDependencies
+from bot.web.dependencies import WebDependencies
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.fakes.parts import ANA, ScriptedModel
 from tests.migrated import at_hand

@@ -14,9 +14,9 @@ from starlette.routing import BaseRoute
 from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.conversations import Author
 from bot.domain.servers import EVERYWHERE
-from bot.web.application import Hook, RequestMiddleware, api_application, application
+from bot.web.application import Hook, LazyRoutes, RequestMiddleware, api_application, application
 from bot.web.authentication import LoginThrottle
-from bot.web.routes import api_routes
+from bot.web.routes import RouteNames, api_routes
 from bot.web.server import serve
 
 OPERATORS = "the-operators-own-token-Zk29vT4x"
@@ -67,7 +67,7 @@ def small_application(
     seconds: float = 60.0,
 ) -> RequestMiddleware:
     """Return the routes with the full middleware. The body limit is small, so that tests need no long bodies."""
-    routes = api_routes([router])
+    routes = LazyRoutes(lambda: RouteNames(api_routes([router])))
     api = api_application(
         routes, tokens or MemoryTokens(), OPERATORS, throttle=attempts, largest=largest, seconds=seconds
     )

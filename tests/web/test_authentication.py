@@ -12,7 +12,8 @@ from fastapi import APIRouter, FastAPI
 
 from bot.domain.api_clients import ApiRole
 from bot.errors import DatabaseUnavailable
-from bot.web.authentication import AdminCaller, ApproverCaller, LoginThrottle, MemberCaller, ensure_workspace
+from bot.web.authentication import LoginThrottle, ensure_workspace
+from bot.web.parameters import AdminCaller, ApproverCaller, MemberCaller
 from bot.web.problems import Problem
 from tests.fakes.parts import ANA
 from tests.web.api_server import opened_api

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bot.web.application import build_api, reference_page
+from bot.web.application import reference_page
+from bot.web.routes import build_api
 from tests.web.api_server import Api, opened_api
 
 METHODS = {"get", "post", "put", "patch", "delete"}

@@ -11,8 +11,8 @@ import pytest
 from fastapi.routing import RouteContext, iter_route_contexts
 
 from bot.domain.api_clients import ApiRole
-from bot.web.application import build_api
-from bot.web.authentication import RequireRole
+from bot.web.parameters import RequireRole
+from bot.web.routes import build_api
 from tests.web.api_server import Api
 
 OPEN = ("/healthz",)

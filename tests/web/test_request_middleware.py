@@ -29,7 +29,7 @@ from bot.errors import (
     ServerTrouble,
     SettingsError,
 )
-from bot.web.authentication import MemberCaller
+from bot.web.parameters import MemberCaller
 from bot.web.problems import Problem
 from bot.web.server import serve
 from tests.fakes.parts import until

@@ -137,6 +137,7 @@ async def test_the_operators_file_is_read_again_and_the_difference_told_first(fo
 
 
 async def _reloads(api: Api, folder: Path) -> None:
+    await api.get(SERVERS)  # the bot has read its files by the answer, and they are not polled from then on
     file = folder / "servers.json"
     entries = json.loads(file.read_text("utf-8"))["mcpServers"]
     file.write_text(json.dumps({"mcpServers": {"other": entries["fake"]}}), "utf-8")

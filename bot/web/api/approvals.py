@@ -39,10 +39,11 @@ from bot.rendering.approval_card import OFFERS, parse_grant_option, remaining_ap
 from bot.rendering.call_arguments import whole_json
 from bot.rendering.deceptive_text import imitates_mask
 from bot.rendering.response_models import ApprovalShape, ResponseModel, approval_shape, whole_approval_shape
-from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, key_prefixes
+from bot.web.dependencies import WebDependencies
+from bot.web.parameters import MemberCaller
 from bot.web.problems import Problem, invalid_fields
-from bot.web.routes import RequestModel, WebDependencies, api_router
+from bot.web.routes import RequestModel, api_router
 
 FIRST = 1
 """Revision of a new call, and of a decision that names none."""

@@ -18,9 +18,10 @@ from bot.domain.conversations import ConversationKey, Member
 from bot.domain.locales import use_locale
 from bot.i18n import _, english
 from bot.rendering.response_models import ResponseModel
-from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_conversation
-from bot.web.routes import RequestModel, Routes, WebDependencies, route
+from bot.web.dependencies import WebDependencies
+from bot.web.parameters import MemberCaller
+from bot.web.routes import RequestModel, Routes, route
 
 MOST_WORDS = 200
 

@@ -25,10 +25,11 @@ from bot.rendering.response_models import (
     format_time,
     messages_of,
 )
-from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, key_prefixes, may_see, no_such_conversation, own_key, parse_id
+from bot.web.dependencies import WebDependencies
+from bot.web.parameters import MemberCaller
 from bot.web.problems import Problem
-from bot.web.routes import MOST_ROWS, RequestModel, WebDependencies, api_router, page_offset
+from bot.web.routes import MOST_ROWS, RequestModel, api_router, page_offset
 
 """Highest offset in a list."""
 MOST_RESPONSES = 1_000

@@ -16,10 +16,11 @@ from bot.domain.elicitations import ElicitationAction, ElicitationResult, FormMo
 from bot.i18n import _
 from bot.ports.platform import AnswerRejected, ElicitationAnswered, InvalidValues, OpenElicitation
 from bot.rendering.response_models import ElicitationShape, ResponseModel, elicitation_shape
-from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id
+from bot.web.dependencies import WebDependencies
+from bot.web.parameters import MemberCaller
 from bot.web.problems import Problem, invalid_fields
-from bot.web.routes import RequestModel, WebDependencies, api_router
+from bot.web.routes import RequestModel, api_router
 
 ElicitationId = Annotated[str, Path(alias="elicitationId", max_length=100)]
 

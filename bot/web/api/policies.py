@@ -15,8 +15,9 @@ from bot.admin.servers.directory import VisibleServer
 from bot.domain.policies import ANY, Rule, RuleError, describe_rule, parse_rule, rule_to_table
 from bot.i18n import _
 from bot.rendering.response_models import ResponseModel
+from bot.web.dependencies import WebDependencies
 from bot.web.problems import invalid_fields
-from bot.web.routes import RequestModel, Routes, WebDependencies, route
+from bot.web.routes import RequestModel, Routes, route
 from bot.web.server_responses import Moment, RequestedOptions, ResponseOptions
 from bot.web.server_scope import CurrentScope, Services
 

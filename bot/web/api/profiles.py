@@ -16,10 +16,11 @@ from bot.admin.servers.directory import VisibleServer
 from bot.domain.profiles import Binding, Profile
 from bot.i18n import _
 from bot.rendering.response_models import ResponseModel
-from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_conversation
+from bot.web.dependencies import WebDependencies
+from bot.web.parameters import MemberCaller
 from bot.web.problems import Problem, invalid_fields
-from bot.web.routes import RequestModel, Routes, WebDependencies, route
+from bot.web.routes import RequestModel, Routes, route
 from bot.web.server_responses import Moment, RequestedOptions, ResponseOptions
 from bot.web.server_scope import (
     CurrentScope,

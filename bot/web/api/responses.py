@@ -32,16 +32,16 @@ from bot.errors import ContentDeleted, CountersignError, NotFound, QueueFull
 from bot.i18n import _, ngettext
 from bot.rendering.response_models import ResponseModel, ResponseShape, StreamErrorShape, is_waiting, response_shape
 from bot.rendering.turn_events import Cursor, EventEncoder, event_schemas
-from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, is_own, may_see, own_conversation
-from bot.web.limits import RequestStreamPlace, StreamPlace
+from bot.web.dependencies import WebDependencies
+from bot.web.limits import StreamPlace
+from bot.web.parameters import MemberCaller, RequestStreamPlace
 from bot.web.problems import Problem, invalid_fields, problem_of_error
 from bot.web.routes import (
     SCHEMA_REFERENCE,
     EventStream,
     RequestModel,
     ServerEvent,
-    WebDependencies,
     api_router,
     stream_description,
 )

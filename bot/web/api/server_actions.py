@@ -26,9 +26,10 @@ from bot.examination import Check, CheckStatus
 from bot.i18n import _, english
 from bot.ports import ServerAdmin
 from bot.rendering.response_models import ResponseModel
-from bot.web.limits import RequestStreamPlace
+from bot.web.dependencies import WebDependencies
+from bot.web.parameters import RequestStreamPlace
 from bot.web.problems import Problem
-from bot.web.routes import EventStream, RequestModel, Routes, ServerEvent, WebDependencies, route
+from bot.web.routes import EventStream, RequestModel, Routes, ServerEvent, route
 from bot.web.server_responses import CapabilitiesAnswer, Moment, RequestedOptions, ResponseOptions, ServerSerializer
 from bot.web.server_scope import CurrentScope, Services
 

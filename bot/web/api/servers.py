@@ -30,8 +30,9 @@ from bot.domain.secrets import SecretReference, is_plain_header, is_plain_variab
 from bot.domain.server_settings import SETTINGS, field_text
 from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord
 from bot.i18n import _, gettext_lazy
+from bot.web.dependencies import WebDependencies
 from bot.web.problems import Problem, invalid_fields
-from bot.web.routes import RequestModel, Routes, WebDependencies, route
+from bot.web.routes import RequestModel, Routes, route
 from bot.web.server_responses import (
     RequestedOptions,
     ResponseOptions,

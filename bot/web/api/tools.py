@@ -33,8 +33,9 @@ from bot.i18n import _
 from bot.ports import CallQuery, CallSummary, DirectCall
 from bot.rendering.response_models import CallStatus, ResponseModel, call_status, format_time, step_statuses
 from bot.web.conversation_ids import format_id
-from bot.web.limits import RequestStreamPlace
-from bot.web.routes import MOST_ROWS, RequestModel, Routes, WebDependencies, page_offset, parse_moment, route
+from bot.web.dependencies import WebDependencies
+from bot.web.parameters import RequestStreamPlace
+from bot.web.routes import MOST_ROWS, RequestModel, Routes, page_offset, parse_moment, route
 from bot.web.server_responses import ResponseOptions, ServerSerializer, ToolAnswer
 from bot.web.server_scope import CurrentScope, RequestScope, Services, WorkspaceName
 

@@ -15,10 +15,11 @@ from bot.domain.servers import EVERYWHERE
 from bot.domain.usage import LimitPeriod, LimitUnit, UsageGrouping, UsageOwner, UsageQuery
 from bot.i18n import _
 from bot.rendering.response_models import ResponseModel
-from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_key
+from bot.web.dependencies import WebDependencies
+from bot.web.parameters import MemberCaller
 from bot.web.problems import Problem
-from bot.web.routes import WebDependencies, api_router, parse_moment
+from bot.web.routes import api_router, parse_moment
 
 
 class Of(StrEnum):
