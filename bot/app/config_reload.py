@@ -260,10 +260,12 @@ class ConfigReloader:
 
     async def _read_states(self) -> FilesOnDisk:
         """Return the present states of the files. Raises TimeoutError if the disk hangs; one thread waits then."""
-        while self._reading is not None and not self._reading.done():
-            # A read that began earlier may have missed the change that this one is for.
-            await self._wait_for_disk(self._reading)
-        self._reading = asyncio.ensure_future(asyncio.to_thread(self.watch.look))
+        # A read that began earlier may have missed the change that this one is for. All who wait for it share the next.
+        earlier = self._reading
+        if earlier is not None and not earlier.done():
+            await self._wait_for_disk(earlier)
+        if self._reading is None or self._reading is earlier:
+            self._reading = asyncio.ensure_future(asyncio.to_thread(self.watch.look))
         return await self._wait_for_disk(self._reading)
 
     async def _wait_for_disk(self, disk: asyncio.Future[FilesOnDisk]) -> FilesOnDisk:

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from operator import itemgetter
 
 ESCAPES = re.compile(
@@ -43,6 +44,8 @@ FLAG = re.compile(
     "|\U000e0077\U000e006c\U000e0073)\U000e007f"
 )
 """The emoji of England, Scotland and Wales: the only ones that are written in tag characters."""
+_REMEMBERED = 2_000
+"""Longest text that is remembered once looked through: a history is sent with each request of its conversation."""
 _FLAG_OR_INVISIBLE = re.compile(f"(?P<flag>{FLAG.pattern})|{INVISIBLE.pattern}")
 _UNSEEN = re.compile(f"{INVISIBLE.pattern}|\u2800|(?<= ) | \\Z|\\\\(?=u\\{{)")
 _ODD_ENDS = re.compile("[\ud800-\udfff]|\r(?!\n)")
@@ -170,6 +173,11 @@ def visible(text: str) -> str:
     joiners and selectors of emoji and of scripts that need them. A lone CR becomes a line end, half of a surrogate pair
     U+FFFD.
     """
+    return _visible(text) if len(text) <= _REMEMBERED else _visible.__wrapped__(text)
+
+
+@lru_cache(maxsize=1_024)
+def _visible(text: str) -> str:
     bare = ESCAPES.sub("", text) if "\x1b" in text or not text.isascii() else text
     return _ODD_ENDS.sub(lambda end: "\n" if end[0] == "\r" else "\ufffd", replace_hidden(bare, lambda _character: ""))
 

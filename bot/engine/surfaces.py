@@ -34,7 +34,10 @@ class Surfaces:
     def find(self, conversation: ConversationKey) -> Surface | None:
         """Return the surface with a matching key prefix."""
         key = f"{conversation}:"
-        return next((surface for surface in self._surfaces if key.startswith(surface.key_prefixes)), None)
+        for surface in self._surfaces:
+            if key.startswith(surface.key_prefixes):
+                return surface
+        return None
 
     async def find_member(self, author: Author, conversation: ConversationKey) -> Member | None:
         """Return the author as a member; None if the platform cannot tell. Rules then take the stricter case."""

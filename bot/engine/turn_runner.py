@@ -148,7 +148,10 @@ class TurnRunner:
         self._log = dependencies.log
         self._settings = dependencies.settings
         self._calls: dict[int, asyncio.Task[None]] = {}
-        self._wakeup = asyncio.Event()
+        self._changed = asyncio.Event()
+        """A call has ended, or `_is_decided`."""
+        self._is_decided = False
+        """The rows have changed: a decision or an answer was stored."""
         self._streaming = ""
         self._activity: str | ModelRetry = ""
         self._progress: dict[int, str] = {}
@@ -169,12 +172,13 @@ class TurnRunner:
 
     def wake(self) -> None:
         """Read the turn's rows again: a decision was stored."""
-        self._wakeup.set()
+        self._is_decided = True
+        self._changed.set()
 
     def wake_if_waiting(self) -> None:
         """Read the turn's rows again if the turn waits for a decision or an answer."""
         if self._record.is_waiting or self._record.is_awaiting_input:
-            self._wakeup.set()
+            self.wake()
 
     @property
     def unfinished_reply(self) -> tuple[ModelStep, ...]:
@@ -192,7 +196,7 @@ class TurnRunner:
 
     async def run(self) -> None:
         """Run until the turn ends or waits for users. Raises LostLease, Stopped and ModelError."""
-        showing = asyncio.create_task(self._show_activity_later(), name=f"show-activity:{self._claim.turn_id}")
+        showing = asyncio.get_running_loop().call_later(self._settings.early_seconds, self._show_activity)
         try:
             await self._dependencies.rules.follow()
             if self._claim.recoveries > MAX_RECOVERIES:
@@ -216,9 +220,8 @@ class TurnRunner:
             # Services charge for broken-off replies, too.
             await self._meter.settle()
 
-    async def _show_activity_later(self) -> None:
-        """Show the activity of the turn once it takes longer than `early_seconds`."""
-        await asyncio.sleep(self._settings.early_seconds)
+    def _show_activity(self) -> None:
+        """Show the activity of the turn, because it takes longer than `early_seconds`."""
         self._early = False
         self._send_view()
 
@@ -355,16 +358,19 @@ class TurnRunner:
             while True:
                 for step in self._record.ready_calls:
                     if step.n not in self._calls:
-                        self._calls[step.n] = asyncio.create_task(self._run_call(step), name=f"call:{step.call.name}")
+                        task = asyncio.create_task(self._run_call(step), name=f"call:{step.call.name}")
+                        task.add_done_callback(lambda _task: self._changed.set())
+                        self._calls[step.n] = task
                 if not self._calls:
                     return
                 self._send_view()
-                await self._wait_for_call_or_wakeup()
+                await self._changed.wait()
+                self._changed.clear()
                 for n in [n for n, task in self._calls.items() if task.done()]:
                     self._calls.pop(n).result()
-                if self._wakeup.is_set():
-                    # Cleared before the read: a later wakeup needs another read.
-                    self._wakeup.clear()
+                if self._is_decided:
+                    # Reset before the read: a later decision needs another read.
+                    self._is_decided = False
                     self._update(await self._log.resume(self._claim))
         finally:
             # The cancellation reaches the servers.
@@ -394,13 +400,6 @@ class TurnRunner:
                 clock=self._dependencies.clock,
             )
         await self._executor.execute(step, on_progress)
-
-    async def _wait_for_call_or_wakeup(self) -> None:
-        wakeup = asyncio.create_task(self._wakeup.wait())
-        try:
-            await asyncio.wait({wakeup, *self._calls.values()}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            wakeup.cancel()
 
     # ------------------------------------------------------------------ the model
 

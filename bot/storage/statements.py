@@ -122,7 +122,7 @@ class PreparedConnection(sa.Connection):
         """Execute a statement as `sqlalchemy.Connection` does. The rows are fetched at once."""
         several = parameters if isinstance(parameters, list) else [parameters or {}]
         prepared = None
-        if several and not options and not self.dispatch.before_cursor_execute:
+        if several and not options and not self.engine.dispatch.before_cursor_execute:
             prepared = self._statements.find(statement, several[0], self.dialect)
         if prepared is None:
             return super().execute(statement, parameters, **options)

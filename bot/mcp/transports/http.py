@@ -34,7 +34,6 @@ from bot.mcp.errors import (
     status_phrase,
     without_stop,
 )
-from bot.mcp.transports.pool import PoolTransport
 
 _QUOTING = (httpx2.ProtocolError, httpx2.ProxyError)
 """Errors with text that may quote the server."""
@@ -62,7 +61,7 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, find: FindProxy = find_proxy) -> None:
         self.find = find
-        self._pools: dict[tuple[Proxy | None, str], PoolTransport] = {}
+        self._pools: dict[tuple[Proxy | None, str], httpx2.AsyncBaseTransport] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request. Raises ConnectError for a variable of this machine that cannot be used."""
@@ -77,6 +76,8 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
 
     async def send(self, request: httpx2.Request, proxy: Proxy | None) -> httpx2.Response:
         """Send a request through a proxy or directly. Raises TransportError, which names the proxy's variable."""
+        from bot.mcp.transports.pool import PoolTransport  # noqa: PLC0415 - heavy, and not every process has servers
+
         key = (proxy, request.url.scheme)
         try:
             if key not in self._pools:
