@@ -45,8 +45,8 @@ chaos: $(VENV)/.installed-dev  ## three processes on each database, killed, froz
 	@$(BIN)/python -X faulthandler -m tests.chaos.run --seconds $(or $(SECONDS),60)
 	@$(BIN)/python -X faulthandler -m tests.chaos.run --seconds $(or $(SECONDS),60) --sqlite
 
-bench: $(VENV)/.installed-dev  ## what a whole turn costs, beside a hand-written loop that stores nothing and beside raw HTTP
-	@$(BIN)/python -m benchmarks.turn
+bench: $(VENV)/.installed-dev  ## what turns, starts, bursts and memory cost, since the last release (SOAK=10000, KEEP=1)
+	@$(BIN)/python -m benchmarks.rows $(if $(SOAK),--soak $(SOAK)) $(if $(KEEP),--keep)
 
 bench-mcp: $(VENV)/.installed-dev  ## what the toolbox adds to a call of an MCP server, beside the library's own client
 	@$(BIN)/python -m benchmarks.mcp_calls

@@ -23,8 +23,8 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import astuple, dataclass
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -81,10 +81,12 @@ async def _opened(ways: Mapping[str, Opened]) -> AsyncIterator[dict[str, Way]]:
         yield {name: await stack.enter_async_context(opened(services)) for name, opened in ways.items()}
 
 
-async def compare(ways: Mapping[str, Opened], sizes: Sequence[int], rounds: int, turns: int) -> None:
-    """Run everything and print the table."""
-    table = Table("", "conversations", "CPU ms a turn", "ratio", "turns/s", "ratio", "ms to the first word", "ratio")
+async def measure(
+    ways: Mapping[str, Opened], sizes: Sequence[int], rounds: int, turns: int
+) -> dict[int, dict[str, Run]]:
+    """Return the medians of all rounds, by the number of conversations and the way."""
     numbers = count(1)
+    found: dict[int, dict[str, Run]] = {}
     async with _opened(ways) as opened:
         for size in sizes:
             many = max(turns if size > 1 else turns // 4, size)
@@ -94,16 +96,28 @@ async def compare(ways: Mapping[str, Opened], sizes: Sequence[int], rounds: int,
             for n in range(rounds):
                 for name, way in list(opened.items())[:: 1 if n % 2 else -1]:
                     runs[name].append(await run(way, size, many, numbers))
-            for name in opened:
-                table.add_row(name, str(size), *_figures(runs[name], runs[LOOP]), end_section=name == RAW)
+            found[size] = {name: medians(each) for name, each in runs.items()}
+    return found
+
+
+def medians(runs: Sequence[Run]) -> Run:
+    """Return the median of each figure."""
+    return Run(*(median(figures) for figures in zip(*map(astuple, runs), strict=True)))
+
+
+def compare(ways: Mapping[str, Opened], sizes: Sequence[int], rounds: int, turns: int) -> None:
+    """Measure everything and print the table."""
+    table = Table("", "conversations", "CPU ms a turn", "ratio", "turns/s", "ratio", "ms to the first word", "ratio")
+    for size, found in asyncio.run(measure(ways, sizes, rounds, turns)).items():
+        for name, each in found.items():
+            table.add_row(name, str(size), *_figures(each, found[LOOP]), end_section=name == RAW)
     Console(width=120).print(table)
 
 
-def _figures(of: Sequence[Run], beside: Sequence[Run]) -> list[str]:
+def _figures(one: Run, other: Run) -> list[str]:
     figures: list[str] = []
     for name, digits in (("cpu", 2), ("rate", 0), ("first", 1)):
-        one, other = (median(getattr(run, name) for run in runs) for runs in (of, beside))
-        figures += [f"{one:.{digits}f}", f"{one / other:.2f}"]
+        figures += [f"{getattr(one, name):.{digits}f}", f"{getattr(one, name) / getattr(other, name):.2f}"]
     return figures
 
 
@@ -121,37 +135,64 @@ async def memory(way: Opened, conversations: int) -> tuple[float, float]:
         return (_resident() - before) / 2**20, (peak - before) / 2**20
 
 
-async def soak(way: Opened, turns: int) -> None:
-    """Run many turns and print a line for each tenth of them."""
-    table = Table("turns", "CPU ms a turn", "turns/s", "memory, MB")
+@dataclass(frozen=True, slots=True)
+class Tenth:
+    """State of a soak after so many turns: the round of this tenth, and the resident megabytes."""
+
+    turns: int
+    run: Run
+    memory: float
+
+
+async def soak(way: Opened, turns: int) -> list[Tenth]:
+    """Run many turns. Return the state after each tenth of them."""
     async with _opened({"": way}) as opened:
         (each,) = opened.values()
         numbers = count(1)
-        at_once = min(SOAKING, turns // 10)
+        at_once = max(1, min(SOAKING, turns // 10))
         await run(each, at_once, at_once, numbers)
-        table.add_row("0", "", "", f"{_resident() / 2**20:.1f}")
-        for n in range(1, 11):
-            tenth = await run(each, at_once, turns // 10, numbers)
-            memory = f"{_resident() / 2**20:.1f}"
-            table.add_row(str(n * (turns // 10)), f"{tenth.cpu:.2f}", f"{tenth.rate:.0f}", memory)
+        return [
+            Tenth(n * (turns // 10), await run(each, at_once, turns // 10, numbers), _resident() / 2**20)
+            for n in range(1, 11)
+        ]
+
+
+def _show_soak(tenths: Sequence[Tenth]) -> None:
+    table = Table("turns", "CPU ms a turn", "turns/s", "memory, MB")
+    for each in tenths:
+        table.add_row(str(each.turns), f"{each.run.cpu:.2f}", f"{each.run.rate:.0f}", f"{each.memory:.1f}")
     Console(width=120).print(table)
 
 
-def _ways(folder: Path, postgresql: str = "") -> dict[str, Opened]:
-    ways: dict[str, Opened] = {PRODUCT: functools.partial(product, folder=folder)}
-    if postgresql:
-        other = folder / "other"
+@contextmanager
+def opened_ways(postgresql: str = "") -> Iterator[dict[str, Opened]]:
+    """Yield the ways. `postgresql` is the address of an empty database, `own` for that of a new server."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        if postgresql == "own":
+            postgresql = stack.enter_context(running_server()).empty()
+        folder, other = Path(name), Path(name) / "other"
         other.mkdir()
-        ways[POSTGRESQL] = functools.partial(product, folder=other, database=postgresql)
-    return {**ways, LOOP: client_loop, RAW: raw_http}
+        ways: dict[str, Opened] = {PRODUCT: functools.partial(product, folder=folder)}
+        if postgresql:
+            ways[POSTGRESQL] = functools.partial(product, folder=other, database=postgresql)
+        yield {**ways, LOOP: client_loop, RAW: raw_http}
 
 
-def _measure_memory(conversations: int) -> None:
-    table = Table(f"MB for {conversations} conversations", "when they have ended", "at most, all at once")
+def measure_memory(conversations: int) -> dict[str, tuple[float, float]]:
+    """Return the megabytes of the product and of the loop as `memory` does, each measured in a process of its own."""
+    found: dict[str, tuple[float, float]] = {}
     for name in (PRODUCT, LOOP):
         command = (sys.executable, "-m", "benchmarks.turn", "--memory", name, "--conversations", str(conversations))
-        found = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=600)  # noqa: S603 - ours
-        table.add_row(name, *found.stdout.decode().split())
+        printed = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=600).stdout  # noqa: S603 - ours
+        ended, peak = map(float, printed.split())
+        found[name] = ended, peak
+    return found
+
+
+def _show_memory(conversations: int) -> None:
+    table = Table(f"MB for {conversations} conversations", "when they have ended", "at most, all at once")
+    for name, megabytes in measure_memory(conversations).items():
+        table.add_row(name, *(f"{each:.1f}" for each in megabytes))
     Console(width=120).print(table)
 
 
@@ -166,22 +207,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--memory", choices=(PRODUCT, LOOP), help="one row of the memory and no more")
     parser.add_argument("--conversations", type=int, default=MANY, help="conversations whose memory is measured")
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        ways = _ways(Path(folder))
+    with opened_ways(options.postgresql or "") as ways:
         if options.memory:
             print(*(f"{each:.1f}" for each in asyncio.run(memory(ways[options.memory], options.conversations))))
         elif options.soak:
-            asyncio.run(soak(ways[PRODUCT], options.soak))
+            _show_soak(asyncio.run(soak(ways[PRODUCT], options.soak)))
         else:
-            sizes = (options.only,) if options.only else SIZES
-            if options.postgresql == "own":
-                with running_server() as server:
-                    asyncio.run(compare(_ways(Path(folder), server.empty()), sizes, options.rounds, options.turns))
-            else:
-                ways = _ways(Path(folder), options.postgresql or "")
-                asyncio.run(compare(ways, sizes, options.rounds, options.turns))
+            compare(ways, (options.only,) if options.only else SIZES, options.rounds, options.turns)
             if not options.only:
-                _measure_memory(options.conversations)
+                _show_memory(options.conversations)
 
 
 if __name__ == "__main__":

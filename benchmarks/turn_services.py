@@ -2,6 +2,7 @@
 
     python -m benchmarks.turn_services model     print its address, serve until standard input ends
     python -m benchmarks.turn_services tools     the same for an MCP server
+    python -m benchmarks.turn_services clock     the same, and its tool returns the time of the call by `time.monotonic`
 
 The model asks for one call, then answers in fifty pieces of four words. Both respond at once.
 """
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -29,6 +31,7 @@ ANSWER = "".join(f"word{n:02d} of the answer " for n in range(PIECES))
 TOOL = "echo"
 ARGUMENTS = {"text": "The quick brown fox jumps over the lazy dog."}
 MODEL = "bench-1"
+START_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +43,27 @@ class Services:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[Services]:
-    """Run both services, and yield their addresses."""
-    async with _program("model") as model, _program("tools") as tools:
-        yield Services(model, tools)
+async def served(tools: str = "tools") -> AsyncIterator[Services]:
+    """Run the model service and an MCP server, `tools` or `clock`, and yield their addresses."""
+    module = "benchmarks.turn_services"
+    async with program("-m", module, "model") as (_, model), program("-m", module, tools) as (_, address):
+        yield Services(model, address)
 
 
 @asynccontextmanager
-async def _program(name: str) -> AsyncIterator[str]:
+async def program(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """Run Python with these arguments, and yield the process and the first line of its output. It ends with the block,
+    because its standard input does.
+    """
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.turn_services", name, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        sys.executable, *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(30):
-            address = (await process.stdout.readline()).decode().strip()
-        yield address
+        async with asyncio.timeout(START_SECONDS):
+            line = await process.stdout.readline()
+        yield process, line.decode().strip()
     finally:
         process.stdin.close()
         await process.wait()
@@ -78,13 +85,13 @@ def _serve_model() -> None:
         sys.stdin.read()
 
 
-def _serve_tools() -> None:
+def _serve_tools(*, clock: bool = False) -> None:
     server = MCPServer("bench", log_level="ERROR")
 
     @server.tool(name=TOOL, annotations=ToolAnnotations(read_only_hint=True))
     def echo(text: str) -> str:
         """Return the text."""
-        return text
+        return str(time.monotonic()) if clock else text
 
     # asyncio sends small packets at once only on a socket whose protocol is set.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -98,4 +105,7 @@ def _serve_tools() -> None:
 
 
 if __name__ == "__main__":
-    {"model": _serve_model, "tools": _serve_tools}[sys.argv[1]]()
+    if sys.argv[1] == "model":
+        _serve_model()
+    else:
+        _serve_tools(clock=sys.argv[1] == "clock")

@@ -75,37 +75,46 @@ class Product:
     """The whole engine."""
 
     def __init__(self, engine: Engine, person: LocalUser, watch: TurnTracker, drawing: Nowhere) -> None:
-        self._engine = engine
-        self._person = person
+        self.engine = engine
+        self.person = person
         self._watch = watch
         self._drawing = drawing
 
     async def turn(self, conversation: int) -> float:
         began = time.perf_counter()
         # Not through the turn tracker, which accepts one message at a time.
-        receipt = await self._engine.receive(self._person.new_message(QUESTION, str(conversation)))
+        receipt = await self.engine.receive(self.person.new_message(QUESTION, str(conversation)))
         self._watch.track(receipt.turn_id)
         async with asyncio.timeout(LIMIT):
-            view = await self._watch.end_turn(receipt.turn_id, self._engine)
+            view = await self._watch.end_turn(receipt.turn_id, self.engine)
         assert view.turn.status is TurnStatus.DONE, view.turn.failure
         return self._drawing.first.pop(receipt.turn_id) - began
 
 
 @asynccontextmanager
-async def product(services: Services, *, folder: Path, database: str = "") -> AsyncIterator[Way]:
-    """Open the product with its files in a folder, on a SQLite file there or on another database."""
-    settings = _settings(folder, database or f"sqlite:///{folder / 'bench.db'}", services)
+async def product(
+    services: Services,
+    *,
+    folder: Path,
+    database: str = "",
+    policy: ApprovalPolicy = ApprovalPolicy.ALWAYS_ALLOW,
+    runs_turns: bool = True,
+) -> AsyncIterator[Product]:
+    """Open the product with its files in a folder, on a SQLite file there or on another database. Without `runs_turns`
+    it only receives messages and decides approvals: another process on the database runs the turns.
+    """
+    settings = _settings(folder, database or f"sqlite:///{folder / 'bench.db'}", services, policy)
     person, watch, drawing = LocalUser("bench"), TurnTracker(), Nowhere()
     surface = EveryConversation(person, watch, drawing)
     files, choice = read_operator_files(settings), select_model(settings)
-    async with open_runtime(settings, files, choice, [surface]) as runtime:
+    async with open_runtime(settings, files, choice, [surface] if runs_turns else []) as runtime:
         async with asyncio.timeout(LIMIT):
             while not any(tool.original_name == TOOL for tool in (await runtime.services.toolbox.offer()).tools):  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.05)
         yield Product(runtime.engine, person, watch, drawing)
 
 
-def _settings(folder: Path, database: str, services: Services) -> Settings:
+def _settings(folder: Path, database: str, services: Services, policy: ApprovalPolicy) -> Settings:
     servers = {"bench": {"url": services.tools}}
     (folder / "servers.json").write_text(json.dumps({"mcpServers": servers}))
     (folder / "prompt.md").write_text("")
@@ -120,7 +129,7 @@ def _settings(folder: Path, database: str, services: Services) -> Settings:
         mcp_servers_file=folder / "servers.json",
         policy_file=folder / "policy.toml",
         system_prompt_file=folder / "prompt.md",
-        mcp_approval_default_policy=ApprovalPolicy.ALWAYS_ALLOW,
+        mcp_approval_default_policy=policy,
     )
 
 
