@@ -65,7 +65,8 @@ def message_without_base64(message: Message) -> Message:
 def _part(part: Any) -> Any:
     match part:
         case TextPart(text):
-            return part if len(text) <= _LINE else replace(part, text=without_base64(text)[0])
+            short = without_base64(text)[0]
+            return part if short == text else replace(part, text=short)
         case ToolResult(parts=parts, structured=structured):
             parts = tuple(map(_part, parts))
             return replace(part, parts=parts, structured=json_without_base64(structured)[0])

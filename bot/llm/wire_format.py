@@ -67,7 +67,8 @@ def fit_to_read(request: ModelRequest) -> ModelRequest:
 def _make_visible(message: Message, names: Mapping[str, str]) -> Message:
     match message.role:
         case MessageRole.USER:
-            return replace(message, parts=tuple(map(_visible_part, message.parts)))
+            parts = tuple(map(_visible_part, message.parts))
+            return message if parts == message.parts else replace(message, parts=parts)
         case MessageRole.TOOL:
             return replace(message, parts=tuple(_enclose_result(part, names) for part in message.parts))
         case _:
@@ -77,7 +78,8 @@ def _make_visible(message: Message, names: Mapping[str, str]) -> Message:
 def _visible_part(part: Part) -> Part:
     match part:
         case TextPart(text):
-            return replace(part, text=visible(text))
+            seen = visible(text)
+            return part if seen == text else replace(part, text=seen)
         case ImagePart(name=name) | FilePart(name=name):
             return replace(part, name=visible(name))
         case _:
