@@ -23,7 +23,7 @@ from typing import TypeVar
 import httpx2
 
 from benchmarks.load_accounts import Usage
-from benchmarks.turn_services import MODEL, START_SECONDS, Services, program, served
+from benchmarks.turn_services import MODEL, START_SECONDS, Services, program, served, wait_for_end
 from tests.platforms.console.terminal import PseudoTerminal
 from tests.stories.installation import Installation
 
@@ -141,7 +141,7 @@ async def _run(place: Installation) -> AsyncIterator[int]:
         yield process.pid
     finally:
         process.terminate()
-        await process.wait()
+        await wait_for_end(process)
 
 
 async def _bare_service(services: Services) -> Service:

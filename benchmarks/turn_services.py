@@ -31,7 +31,7 @@ ANSWER = "".join(f"word{n:02d} of the answer " for n in range(PIECES))
 TOOL = "echo"
 ARGUMENTS = {"text": "The quick brown fox jumps over the lazy dog."}
 MODEL = "bench-1"
-START_SECONDS = 60.0
+START_SECONDS = END_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,18 @@ async def program(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Pro
         yield process, line.decode().strip()
     finally:
         process.stdin.close()
-        await process.wait()
+        await wait_for_end(process)
+
+
+async def wait_for_end(process: asyncio.subprocess.Process) -> None:
+    """Wait until a process that was told to end has ended. Kill it if it takes too long."""
+    try:
+        async with asyncio.timeout(END_SECONDS):
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 def _serve_model() -> None:
