@@ -47,14 +47,23 @@ Opened = Callable[[Services], AbstractAsyncContextManager[Way]]
 
 
 class Nowhere:
-    """Console surface without output. `first` has the times at which answers began."""
+    """Drawing without output."""
 
     def __init__(self) -> None:
-        self.first: dict[str, float] = {}
+        self._first: dict[str, float] = {}
+        self._ends: dict[str, asyncio.Future[TurnView]] = defaultdict(asyncio.Future)
+
+    async def end(self, turn_id: str) -> tuple[TurnView, float]:
+        """Return the last view of a turn, and the time at which its answer began."""
+        view = await self._ends[turn_id]
+        del self._ends[turn_id]
+        return view, self._first.pop(turn_id)
 
     def append_own(self, view: TurnView) -> None:
         if view.streaming or view.turn.status.ended:
-            self.first.setdefault(view.turn.id, time.perf_counter())
+            self._first.setdefault(view.turn.id, time.perf_counter())
+        if view.turn.status.ended:
+            self._ends[view.turn.id].set_result(view)
 
     def append_foreign(self, view: TurnView, heading: str) -> None:
         self.append_own(view)
@@ -74,21 +83,19 @@ class EveryConversation(ConsoleSurface):
 class Product:
     """The whole engine."""
 
-    def __init__(self, engine: Engine, person: LocalUser, watch: TurnTracker, drawing: Nowhere) -> None:
+    def __init__(self, engine: Engine, person: LocalUser, drawing: Nowhere) -> None:
         self.engine = engine
         self.person = person
-        self._watch = watch
         self._drawing = drawing
 
     async def turn(self, conversation: int) -> float:
         began = time.perf_counter()
         # Not through the turn tracker, which accepts one message at a time.
         receipt = await self.engine.receive(self.person.new_message(QUESTION, str(conversation)))
-        self._watch.track(receipt.turn_id)
         async with asyncio.timeout(LIMIT):
-            view = await self._watch.end_turn(receipt.turn_id, self.engine)
+            view, first = await self._drawing.end(receipt.turn_id)
         assert view.turn.status is TurnStatus.DONE, view.turn.failure
-        return self._drawing.first.pop(receipt.turn_id) - began
+        return first - began
 
 
 @asynccontextmanager
@@ -104,14 +111,14 @@ async def product(
     it only receives messages and decides approvals: another process on the database runs the turns.
     """
     settings = _settings(folder, database or f"sqlite:///{folder / 'bench.db'}", services, policy)
-    person, watch, drawing = LocalUser("bench"), TurnTracker(), Nowhere()
-    surface = EveryConversation(person, watch, drawing)
+    person, drawing = LocalUser("bench"), Nowhere()
+    surface = EveryConversation(person, TurnTracker(), drawing)
     files, choice = read_operator_files(settings), select_model(settings)
     async with open_runtime(settings, files, choice, [surface] if runs_turns else []) as runtime:
         async with asyncio.timeout(LIMIT):
             while not any(tool.original_name == TOOL for tool in (await runtime.services.toolbox.offer()).tools):  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.05)
-        yield Product(runtime.engine, person, watch, drawing)
+        yield Product(runtime.engine, person, drawing)
 
 
 def _settings(folder: Path, database: str, services: Services, policy: ApprovalPolicy) -> Settings:
