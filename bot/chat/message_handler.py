@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import time
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -282,26 +283,68 @@ class MessagePlatform(Protocol[M_contra]):
 # -------------------- state of one process
 
 
-class KeyedLock:
-    """Lock by key: one holder at a time for each key, in order of arrival."""
+@dataclass(slots=True)
+class _Thread(Generic[M]):
+    """A thread with messages that are being handled. `lines` are read up to the latest of them and end with it."""
+
+    latest: M
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+    lines: Sequence[ThreadMessage] = ()
+    unread_until: float = -math.inf
+    """Time of the latest message that had arrived when a reading failed."""
+
+    def lines_before(self, message: M) -> Sequence[ThreadMessage] | None:
+        """Return the lines before a message, None if they are not read. Raises TimeoutError if they cannot be."""
+        if message.sent_at <= self.unread_until:
+            raise TimeoutError
+        return next((self.lines[:n] for n, line in enumerate(self.lines) if line.id == _own_id(message)), None)
+
+
+def _own_id(message: PlatformMessage) -> str:
+    """Return the id without the channel that a platform may put before it."""
+    return message.id.rpartition(":")[2]
+
+
+class Threads(Generic[M]):
+    """Threads by key, as long as messages of them are handled: one at a time, in order of arrival."""
 
     def __init__(self) -> None:
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._threads: dict[str, _Thread[M]] = {}
 
     @asynccontextmanager
-    async def acquire(self, key: str) -> AsyncIterator[None]:
-        """Wait for the lock of a key, and hold it for the block."""
-        lock, users = self._locks.get(key) or (asyncio.Lock(), 0)
-        self._locks[key] = (lock, users + 1)
+    async def enter(self, message: M) -> AsyncIterator[None]:
+        """Wait for the earlier messages of the thread, and let later ones wait during the block."""
+        thread = self._threads.setdefault(message.thread_key, _Thread(message))
+        thread.users += 1
+        if message.sent_at > thread.latest.sent_at:
+            thread.latest = message
         try:
-            async with lock:
+            async with thread.lock:
                 yield
         finally:
-            _lock, users = self._locks[key]
-            if users == 1:
-                del self._locks[key]
-            else:
-                self._locks[key] = (lock, users - 1)
+            thread.users -= 1
+            if not thread.users:
+                del self._threads[message.thread_key]
+
+    async def read(self, message: M, platform: MessagePlatform[M]) -> tuple[Sequence[ThreadMessage], ...]:
+        """Return `read_earlier` of a message of a thread. One reading serves those that have arrived before it, and so
+        does one that failed.
+        """
+        thread = self._threads[message.thread_key]
+        latest = thread.latest
+        if message.content.replied_to or latest.content.replied_to:
+            return await platform.read_earlier(message, in_thread=True)
+        if (known := thread.lines_before(message)) is not None:
+            return known, ()
+        until, thread.unread_until = thread.unread_until, math.inf
+        try:
+            # It counts as a reading of this message's author.
+            lines, _ = await platform.read_earlier(replace(latest, user=message.user), in_thread=True)
+            thread.lines, thread.unread_until = (*lines, ThreadMessage(_own_id(latest), latest.user, "", "")), until
+        finally:
+            thread.unread_until = min(thread.unread_until, thread.latest.sent_at)
+        return thread.lines_before(message) or (), ()
 
 
 class RecentIds:
@@ -375,7 +418,7 @@ class MessageHandler(Generic[M]):
         self._background_tasks = context.background_tasks
         self._locales = context.records.locales
         self._on_unreadable = on_unreadable
-        self._locks = KeyedLock()
+        self._threads = Threads[M]()
         self._storing = BackgroundTasks(OF_ALL_AT_ONCE, AT_ONCE)
         self._done = RecentIds()
         self._delayed = RecentIds()
@@ -387,8 +430,9 @@ class MessageHandler(Generic[M]):
         if not self._may_be_for_bot(message):
             return
         if self._platform.redelivers:
-            async with self._locks.acquire(message.thread_key):
-                await self._process(message)
+            with self._engine.arrivals.one():
+                async with self._threads.enter(message):
+                    await self._process(message)
             return
         started = self._storing.start_for(message.user, self._store(message), f"{self._platform.name}: {message.id}")
         if not started and message.addresses_bot:
@@ -419,12 +463,13 @@ class MessageHandler(Generic[M]):
             self._storing.start_for(message.user, self._edit(message), f"{self._platform.name}: edit of {message.id}")
 
     async def _edit(self, message: M) -> None:
-        async with self._locks.acquire(message.thread_key):
+        async with self._threads.enter(message):
             location = await self._platform.locate(message)
             author = None if location is None else await self._platform.find_author(message, location.conversation)
             if location is None or author is None or self._audience.rejection(author):
                 return
-            with use_locale(await self._locale_of(author, location)):
+            author = await self._with_locale(author, location)
+            with use_locale(author.locale):
                 (read,) = await self._platform.resolve_names(
                     [ThreadMessage(message.id, message.user, "", message.content.text)]
                 )
@@ -471,7 +516,8 @@ class MessageHandler(Generic[M]):
         """Process a message, retrying on errors. Raises permanent errors."""
         pause = FIRST_PAUSE
         try:
-            async with self._locks.acquire(message.thread_key), asyncio.timeout(PATIENCE_SECONDS):
+            async with self._threads.enter(message), asyncio.timeout(PATIENCE_SECONDS):
+                await self._engine.arrivals.wait()
                 while True:
                     try:
                         return await self._process(message)
@@ -493,7 +539,8 @@ class MessageHandler(Generic[M]):
         author = await self._platform.find_author(message, location.conversation)
         if author is None:
             return
-        with use_locale(await self._locale_of(author, location)):
+        author = await self._with_locale(author, location)
+        with use_locale(author.locale):
             if rejection := self._audience.rejection(author):
                 if message.addresses_bot and not message.late:
                     self._reject(message, rejection)
@@ -513,8 +560,10 @@ class MessageHandler(Generic[M]):
                 await self._platform.run_command(message, location.conversation, words)
                 self._done.add(message.id)
 
-    async def _locale_of(self, author: Member, location: Location) -> Locale:
-        return await self._locales.for_user(author.author, author.locale, location.conversation, location.locale)
+    async def _with_locale(self, author: Member, location: Location) -> Member:
+        """Return the author with the language and time zone of texts for them alone, in place of what is told."""
+        own = await self._locales.for_user(author.author, author.locale, location.conversation, location.locale)
+        return replace(author, language=own.language, time_zone=own.time_zone)
 
     async def _is_for_bot(self, message: M, location: Location) -> bool:
         """Return True if the bot answers it. A message of a followed thread to another user ends the following, and one
@@ -596,7 +645,7 @@ class MessageHandler(Generic[M]):
         )
         try:
             await self._engine.receive(
-                await self._locales.with_locales(inbound, author, location.locale, direct=message.direct)
+                self._locales.with_known(inbound, author.locale, location.locale, direct=message.direct)
             )
         except QueueFull as error:
             self._reject(message, error.user_message)
@@ -614,12 +663,17 @@ class MessageHandler(Generic[M]):
             return forwarded
         try:
             async with asyncio.timeout(self._platform.reading_seconds):
-                thread, replied_to = await self._platform.read_earlier(message, in_thread=location.in_thread)
+                reading = (
+                    self._threads.read(message, self._platform)
+                    if location.in_thread
+                    else self._platform.read_earlier(message, in_thread=False)
+                )
+                thread, replied_to = await reading
         except (DeliveryFailed, TimeoutError):
             return (UNREAD, *forwarded)
         thread, replied_to = [await self._platform.resolve_names(messages) for messages in (thread, replied_to)]
-        turns = await self._engine.recent_turns(location.conversation, 1) if thread else ()
-        lines = context_messages(thread, replied_to, turns[-1].turn if turns else None)
+        last_turn = await self._engine.latest_turn(location.conversation) if thread else None
+        lines = context_messages(thread, replied_to, last_turn)
         return (*format_lines([line.entry for line in lines]), *forwarded)
 
     def _reject(self, message: M, why: str) -> None:

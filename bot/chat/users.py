@@ -101,6 +101,10 @@ class TtlCache(Generic[K, V]):
             self.put(key, value, asked_at)
         return value
 
+    def is_fresh(self, key: K) -> bool:
+        """Return True if `get` would return the cached value."""
+        return self._fresh(key, TTL_SECONDS) is not None
+
     def peek(self, key: K) -> V | None:
         """Return the cached value of any age, or None."""
         entry = self._entries.get(key)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from bot.domain.agents import PLACE_AGENT, AgentRef, Agents
+from bot.domain.arrivals import Arrivals
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.tools import check_question
@@ -85,6 +86,7 @@ class Engine:
         self._views: TurnViews = turn_log
         self._content_deletion = None if settings.keeps_content else ContentDeletion(turn_log, pause=pause)
         connected = Surfaces(surfaces)
+        self.arrivals = Arrivals(clock)
         approvers = ApproverResolver(connected, settings.approval_notice)
         self.delivery = ViewDelivery(
             turn_log,
@@ -127,6 +129,7 @@ class Engine:
             most_turns=settings.most_turns,
             pause=pause,
             clock=clock,
+            arrivals=self.arrivals,
         )
         self.approvals = ApprovalService(
             turn_log, toolbox, rules, connected, approvers, wake_turn=self.worker.wake, wake_delivery=self.delivery.wake
@@ -246,6 +249,10 @@ class Engine:
     async def view(self, turn_id: str) -> TurnView:
         """Return the stored view of a turn. Raises NotFound."""
         return replace(await self._views.get_view(turn_id), read=partial(self._views.get_file, turn_id))
+
+    async def latest_turn(self, conversation: ConversationKey) -> Turn | None:
+        """Return the last turn of a conversation, None if it has none."""
+        return await self._views.latest_turn(conversation)
 
     async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """Return the stored views of the last `limit` turns of a conversation, oldest first."""

@@ -60,9 +60,12 @@ class LocaleResolver:
         are the same.
         """
         own = await self._own_locale(member.author, member.locale)
-        author_locale = self._complete(own, message.conversation, place)
-        shared = author_locale if direct else self.for_place(message.conversation, own, place)
-        return replace(message, locale=shared, author_locale=author_locale)
+        return self.with_known(message, self._complete(own, message.conversation, place), place, direct=direct)
+
+    def with_known(self, message: InboundMessage, own: Locale, place: Locale, *, direct: bool) -> InboundMessage:
+        """As `with_locales`, with the result of `for_user` for its author."""
+        shared = own if direct else self.for_place(message.conversation, own, place)
+        return replace(message, locale=shared, author_locale=own)
 
     async def remember(self, user: Author, language: str) -> None:
         """Store the language that a user's client has told, for times at which it tells none."""

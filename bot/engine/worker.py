@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 
+from bot.domain.arrivals import Arrivals
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.locales import use_locale
 from bot.domain.turns import Claim, Receipt, Step, TurnRecord, TurnStatus, Wakeup, WakeupKind
@@ -112,8 +113,8 @@ class Worker:
     """Runs the claimed turns concurrently, at most `most_turns`, and reports their state to `delivery`.
 
     `create_runner` returns a runner for a claimed turn, at its stored state. Turns with other key prefixes than those
-    of `surfaces` are not claimed. `on_change` is called when servers, policies or profiles may have changed. `clock` is
-    monotonic, in seconds.
+    of `surfaces` are not claimed, and none while `arrivals` go first. `on_change` is called when servers, policies or
+    profiles may have changed. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -127,8 +128,10 @@ class Worker:
         most_turns: int,
         pause: Callable[[float], Awaitable[None]],
         clock: Callable[[], float],
+        arrivals: Arrivals,
     ) -> None:
         self._log = turn_log
+        self._arrivals = arrivals
         self._create_runner = create_runner
         self._delivery = delivery
         self._surfaces = surfaces
@@ -171,19 +174,20 @@ class Worker:
 
     async def receive(self, message: InboundMessage) -> Receipt:
         """Store a message. Start its turn at once if there is a free slot, else leave it to the next poll."""
-        if self._begins_at_once(message.conversation):
-            return await self._enqueue_and_start(message)
-        try:
-            with self.capacity.enqueuing():
-                return await self._log.enqueue(message)
-        finally:
-            self.poll()
+        with self._arrivals.one():
+            if self._begins_at_once(message.conversation):
+                return await self._enqueue_and_start(message)
+            try:
+                with self.capacity.enqueuing():
+                    return await self._log.enqueue(message)
+            finally:
+                self.poll()
 
     def _begins_at_once(self, conversation: ConversationKey) -> bool:
         """Return True if a new turn may start here without a poll. If processes share the turns, the next poll decides,
         so that the least busy one claims it.
         """
-        if self._log.shares_turns or self._context is None:
+        if self._log.shares_turns or self._context is None or self._arrivals.go_first:
             return False
         key = f"{conversation}:"
         return self.capacity.has_free_slot(len(self.turns)) and key.startswith(self._surfaces.key_prefixes)
@@ -237,6 +241,7 @@ class Worker:
 
     async def _claim_forever(self) -> None:
         while True:
+            await self._arrivals.wait()
             self._poll_now.clear()
             claims = await self._claim()
             for claim in claims:

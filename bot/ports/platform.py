@@ -19,6 +19,7 @@ from bot.domain.approvals import (
     Portion,
     StaleRevision,
 )
+from bot.domain.arrivals import Arrivals
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply, Verb
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.elicitations import Elicitation, ElicitationAction, ElicitationResult
@@ -154,6 +155,10 @@ class EngineApi(Protocol):
     def elicitations(self) -> Elicitations:
         """Elicitations of all turns."""
 
+    @property
+    def arrivals(self) -> Arrivals:
+        """Messages that are being taken in, for whose end their platform waits."""
+
     async def receive(self, message: InboundMessage) -> Receipt:
         """Store a message and return. The platform's acknowledgement waits only for this. Raises NotFound for an agent
         that is not one of the conversation.
@@ -212,6 +217,9 @@ class EngineApi(Protocol):
 
     async def view(self, turn_id: str) -> TurnView:
         """Return the stored view of a turn. Raises NotFound."""
+
+    async def latest_turn(self, conversation: ConversationKey) -> Turn | None:
+        """Return the last turn of a conversation, None if it has none."""
 
     async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """Return the stored views of the last `limit` turns of a conversation, oldest first."""

@@ -58,6 +58,9 @@ class TurnViews(Protocol):
     async def get_file(self, turn_id: str, file_id: str) -> bytes:
         """Return the bytes of a file that a tool returned in a turn (`StoredFile.id`). Raises NotFound."""
 
+    async def latest_turn(self, conversation: ConversationKey) -> Turn | None:
+        """Return the last turn of a conversation in any status, None if it has none."""
+
     async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """Return the last `limit` turns of a conversation in any status, oldest first."""
 

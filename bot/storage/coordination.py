@@ -24,7 +24,6 @@ from bot.ports import Quota, QuotaExceeded, QuotaGranted
 from bot.storage import audit
 from bot.storage.codec import decode, encode
 from bot.storage.database import (
-    RETRY_SECONDS,
     Store,
     insert_new,
     insert_or_update,
@@ -123,14 +122,14 @@ class SqlLeases(Store):
         def acquire(connection: sa.Connection) -> bool:
             return connection.execute(_hold.on(connection), values).first() is not None
 
-        return await self._database.run(acquire, retry_seconds=seconds / 3, urgent=True)
+        return await self._database.run(acquire, retry_seconds=seconds / 3, rank="urgent")
 
-    @transaction(retry_seconds=RETRY_SECONDS, urgent=True)
+    @transaction(rank="urgent")
     def find_holders(self, connection: sa.Connection, prefix: str) -> Mapping[str, str]:
         """Return the holders of the unexpired leases whose names begin with the prefix, by name."""
         return {row.name: row.holder for row in connection.execute(_holders, {"prefix": prefix})}
 
-    @transaction(retry_seconds=RETRY_SECONDS, urgent=True)
+    @transaction(rank="urgent")
     def release(self, connection: sa.Connection, name: str, holder: str) -> None:
         """Release a lease."""
         connection.execute(_release, {"lease": name, "me": holder})

@@ -20,7 +20,7 @@ from enum import StrEnum
 from functools import wraps
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -62,6 +62,12 @@ _QUIET_SECONDS = 30.0
 """Without a refused write until the database counts as writable, unless the refused transaction itself succeeds."""
 
 
+Rank = Literal["urgent", "arrival", "ordinary"]
+"""Order of transactions that wait for the database. An arrival is a part of taking in a message, for whose end a
+platform waits: it goes before others for a limited time.
+"""
+
+
 class Unwritable(StrEnum):
     """Reason why a reachable database refuses writes."""
 
@@ -100,13 +106,17 @@ class Database(ABC):
         self._refused_at = -math.inf
 
     async def run(
-        self, transaction: Callable[[sa.Connection], T], *, retry_seconds: float = RETRY_SECONDS, urgent: bool = False
+        self,
+        transaction: Callable[[sa.Connection], T],
+        *,
+        retry_seconds: float = RETRY_SECONDS,
+        rank: Rank = "ordinary",
     ) -> T:
         """Run one transaction and return its result after its commit.
 
         Retries with growing pauses for `retry_seconds` while the database is locked, full, read-only, restarting or
         unreachable. Because the outcome of an interrupted COMMIT is unknown, a transaction must be safe to run twice.
-        An `urgent` one does not queue behind others. Metrics are recorded at most once. Raises DatabaseUnavailable
+        An urgent one does not queue behind others. Metrics are recorded at most once. Raises DatabaseUnavailable
         after `retry_seconds` (DatabaseUnwritable if writes are refused), DatabaseError if a retry cannot help.
         """
 
@@ -122,7 +132,7 @@ class Database(ABC):
         refused = False
         while True:
             try:
-                result, events = await (self.run_urgently(run_measured) if urgent else self.run_once(run_measured))
+                result, events = await self.run_once(run_measured, rank)
             except IntegrityError:
                 raise
             except DBAPIError as error:
@@ -176,12 +186,8 @@ class Database(ABC):
         return True
 
     @abstractmethod
-    async def run_once(self, transaction: Callable[[sa.Connection], T]) -> T:
+    async def run_once(self, transaction: Callable[[sa.Connection], T], rank: Rank = "ordinary") -> T:
         """Run one transaction without retries. Raises SQLAlchemy's errors."""
-
-    async def run_urgently(self, transaction: Callable[[sa.Connection], T]) -> T:
-        """Run one transaction before others that wait, without trying again."""
-        return await self.run_once(transaction)
 
     @abstractmethod
     async def close(self) -> None:
@@ -279,11 +285,13 @@ def transaction(work: _Work[S, P, T], /) -> _Method[S, P, T]: ...
 
 
 @overload
-def transaction(*, retry_seconds: float, urgent: bool = False) -> Callable[[_Work[S, P, T]], _Method[S, P, T]]: ...
+def transaction(
+    *, retry_seconds: float = RETRY_SECONDS, rank: Rank = "ordinary"
+) -> Callable[[_Work[S, P, T]], _Method[S, P, T]]: ...
 
 
 def transaction(
-    work: _Work[S, P, T] | None = None, /, *, retry_seconds: float = RETRY_SECONDS, urgent: bool = False
+    work: _Work[S, P, T] | None = None, /, *, retry_seconds: float = RETRY_SECONDS, rank: Rank = "ordinary"
 ) -> _Method[S, P, T] | Callable[[_Work[S, P, T]], _Method[S, P, T]]:
     """Make a method with a connection an async method without it, which runs it as one transaction by `Database.run`.
 
@@ -295,7 +303,7 @@ def transaction(
         @wraps(work)
         async def run(store: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
             return await store._database.run(  # noqa: SLF001 - the class is decorated with this
-                lambda connection: work(store, connection, *args, **kwargs), retry_seconds=retry_seconds, urgent=urgent
+                lambda connection: work(store, connection, *args, **kwargs), retry_seconds=retry_seconds, rank=rank
             )
 
         return run

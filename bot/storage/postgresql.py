@@ -23,7 +23,7 @@ from bot.domain.turns import Wakeup, WakeupKind
 from bot.errors import DatabaseError
 from bot.storage.address import PostgresServer
 from bot.storage.codec import json_text
-from bot.storage.database import CHANNEL, Database, Unwritable, consume_exception
+from bot.storage.database import CHANNEL, Database, Rank, Unwritable, consume_exception
 from bot.storage.statements import PreparedConnection, Statements
 
 T = TypeVar("T")
@@ -93,13 +93,9 @@ class PostgresDatabase(Database):
         sa.event.listen(self._engine, "close", _close_socket)
         sa.event.listen(self._engine, "handle_error", _discard_read_only_connections)
 
-    async def run_once(self, transaction: Callable[[sa.Connection], T]) -> T:
-        """Run one transaction in a thread, without trying again."""
-        return await self._run_in(self._threads, transaction)
-
-    async def run_urgently(self, transaction: Callable[[sa.Connection], T]) -> T:
-        """Run one transaction without retries, in the thread reserved for urgent ones."""
-        return await self._run_in(self._urgent, transaction)
+    async def run_once(self, transaction: Callable[[sa.Connection], T], rank: Rank = "ordinary") -> T:
+        """Run one transaction without retries, in a thread; urgent ones have one of their own."""
+        return await self._run_in(self._urgent if rank == "urgent" else self._threads, transaction)
 
     async def close(self) -> None:
         """Finish requested transactions, within a time limit, and close the connections."""

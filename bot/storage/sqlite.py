@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
 from queue import Empty, PriorityQueue
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError
 
 from bot.errors import DatabaseError, DatabaseUnavailable
 from bot.storage.codec import json_text
-from bot.storage.database import FUNCTION, Database, Unwritable, consume_exception
+from bot.storage.database import FUNCTION, Database, Rank, Unwritable, consume_exception
 from bot.storage.statements import PreparedConnection, Statements
 
 if TYPE_CHECKING:
@@ -51,12 +51,9 @@ _MOVED = "the file was deleted or replaced while it was in use"
 _BEGIN = sa.text("begin immediate")
 
 
-class _Rank(IntEnum):
-    """Order of queued transactions."""
-
-    URGENT = 0
-    ORDINARY = 1
-    LAST = 2
+_DELAYS = {"arrival": 0.0, "ordinary": 1.5}
+"""Seconds by which a queued transaction is late: for so long, those go first that come later with a smaller delay."""
+_LAST = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,28 +90,25 @@ class SqliteDatabase(Database):
         self._connection: PreparedConnection | None = None
         self._readers: AsyncEngine | None = None
         self._reads: dict[Any, asyncio.Future[Any]] = {}
-        self._jobs: PriorityQueue[tuple[_Rank, int, _Job | None]] = PriorityQueue()
+        self._jobs: PriorityQueue[tuple[float, int, _Job | None]] = PriorityQueue()
         self._numbers = itertools.count()
         self._closed = False
         self._working = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="database", daemon=True)
         self._thread.start()
 
-    async def run_once(self, transaction: Callable[[sa.Connection], T]) -> T:
-        """Run one transaction, in a batch with the other queued ones, without retries."""
-        return await self._run(transaction, _Rank.ORDINARY)
+    async def run_once(self, transaction: Callable[[sa.Connection], T], rank: Rank = "ordinary") -> T:
+        """Run one transaction, in a batch with other queued ones, without retries. An urgent one is in the next."""
+        return await self._run(transaction, rank)
 
-    async def run_urgently(self, transaction: Callable[[sa.Connection], T]) -> T:
-        """Run one transaction with the next ones that are committed, without trying again."""
-        return await self._run(transaction, _Rank.URGENT)
-
-    async def _run(self, work: Callable[[sa.Connection], T], rank: _Rank, *, alone: bool = False) -> T:
+    async def _run(self, work: Callable[[sa.Connection], T], rank: Rank, *, alone: bool = False) -> T:
         if self._closed:
             raise DatabaseError(f"The database {self.name} is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         # Cancellation affects the future only; the transaction runs.
-        self._put(rank, _Job(work, loop, future, alone))
+        due = time.monotonic() + _DELAYS[rank] if rank in _DELAYS else -math.inf
+        self._put(due, _Job(work, loop, future, alone))
         return await future
 
     async def purge_files(self, *, whole: bool) -> bool:
@@ -123,7 +117,7 @@ class SqliteDatabase(Database):
         reader or a backup prevented it for now.
         """
         try:
-            return await self._run(_rewrite if whole else _empty_log, _Rank.ORDINARY, alone=True)
+            return await self._run(_rewrite if whole else _empty_log, "ordinary", alone=True)
         except DBAPIError as error:
             self._handle_error(error)
             return False
@@ -155,7 +149,7 @@ class SqliteDatabase(Database):
                 await _interrupt(driver, task)
             if self._readers is not None:
                 await self._readers.dispose()
-            self._put(_Rank.LAST, None)
+            self._put(_LAST, None)
             # A limit, because another program may lock the file. The thread ends by itself or with the process.
             await asyncio.to_thread(self._thread.join, _CLOSING_SECONDS)
 
@@ -250,11 +244,11 @@ class SqliteDatabase(Database):
                 _, _, job = self._jobs.get_nowait()
             # Closing: earlier transactions are finished first.
             if batch:
-                self._put(_Rank.LAST, None)
+                self._put(_LAST, None)
         return batch
 
-    def _put(self, rank: _Rank, job: _Job | None) -> None:
-        self._jobs.put((rank, next(self._numbers), job))
+    def _put(self, due: float, job: _Job | None) -> None:
+        self._jobs.put((due, next(self._numbers), job))
 
     def _commit(self, jobs: Sequence[_Job]) -> Sequence[_Outcome]:
         try:

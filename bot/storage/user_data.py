@@ -67,7 +67,7 @@ _delete_old = user_locales.delete().where(user_locales.c.principal.in_(_old))
 class SqlLocaleStore(Store):
     """Languages and time zones by user. See `bot.ports.LocaleStore`."""
 
-    @report
+    @transaction(rank="arrival")
     def find(self, connection: sa.Connection, principal: str) -> UserLocale:
         """Return the stored values of a user."""
         row = connection.execute(_of_user, {"who": principal}).first()

@@ -33,6 +33,7 @@ from bot.domain.conversations import Author
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.secrets import SecretSpan, StoredSecret
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, Wakeup
+from bot.storage.database import Rank
 from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, until
 from tests.turn_log_harness import Harness, PostgresHarness, running
@@ -211,9 +212,9 @@ async def test_an_approval_whose_commit_gave_no_answer_is_counted_once(harness: 
     await waiting(harness, replace(TERMS, quorum=3))
     run_once = harness.database.run_once
 
-    async def twice(transaction: Callable[[sa.Connection], object]) -> object:
-        await run_once(transaction)
-        return await run_once(transaction)
+    async def twice(transaction: Callable[[sa.Connection], object], rank: Rank = "ordinary") -> object:
+        await run_once(transaction, rank)
+        return await run_once(transaction, rank)
 
     harness.database.run_once = twice  # type: ignore[method-assign, assignment]
     for by, comes in (

@@ -41,6 +41,7 @@ from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, Tu
 from bot.engine.approvals import build_grant
 from bot.storage.admin.grants import SqlGrantStore
 from bot.storage.admin.servers import SqlServerStore
+from bot.storage.database import Rank
 from bot.storage.encryption import SecretBox
 from bot.storage.reporting import SqlReporting
 from tests.audit_check import audit_findings
@@ -325,9 +326,9 @@ async def test_transactions_that_are_run_twice_give_use_and_revoke_once(harness:
     """The response to a COMMIT is lost, so the transaction runs again: its first outcome is unknown."""
     run_once = harness.database.run_once
 
-    async def twice(transaction: Callable[[sa.Connection], object]) -> object:
-        await run_once(transaction)
-        return await run_once(transaction)
+    async def twice(transaction: Callable[[sa.Connection], object], rank: Rank = "ordinary") -> object:
+        await run_once(transaction, rank)
+        return await run_once(transaction, rank)
 
     harness.database.run_once = twice  # type: ignore[method-assign, assignment]
     store = SqlGrantStore(harness.database)
@@ -352,11 +353,11 @@ async def test_a_step_that_was_kept_on_a_grant_is_not_asked_for_when_its_commit_
     store = SqlGrantStore(harness.database)
     claim = await running(harness, "again")
 
-    async def revoked_between(transaction: Callable[[sa.Connection], object]) -> object:
+    async def revoked_between(transaction: Callable[[sa.Connection], object], rank: Rank = "ordinary") -> object:
         harness.database.run_once = run_once  # type: ignore[method-assign]
-        await run_once(transaction)
+        await run_once(transaction, rank)
         assert await store.revoke(grant.id, ANA)
-        return await run_once(transaction)
+        return await run_once(transaction, rank)
 
     harness.database.run_once = revoked_between  # type: ignore[method-assign, assignment]
     step = waiting_call(2, "the-second-card", a=1)

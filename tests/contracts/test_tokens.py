@@ -14,6 +14,7 @@ from bot.domain.audit import AuditQuery
 from bot.errors import Conflict
 from bot.ports import TokenStore
 from bot.storage.admin.api_tokens import SqlTokenStore
+from bot.storage.database import Rank
 from bot.storage.reporting import SqlReporting
 from bot.storage.tables import metadata
 from tests.fakes.parts import ANA, BEN
@@ -84,9 +85,9 @@ async def test_transactions_that_are_run_twice_make_and_revoke_once(tokens: Toke
     """The response to a COMMIT is lost, so the transaction runs again: its first outcome is unknown."""
     run_once = harness.database.run_once
 
-    async def twice(transaction: Callable[[sa.Connection], object]) -> object:
-        await run_once(transaction)
-        return await run_once(transaction)
+    async def twice(transaction: Callable[[sa.Connection], object], rank: Rank = "ordinary") -> object:
+        await run_once(transaction, rank)
+        return await run_once(transaction, rank)
 
     harness.database.run_once = twice  # type: ignore[method-assign, assignment]
     made, token = await tokens.create("ci", ApiRole.MEMBER, "", None, ANA)

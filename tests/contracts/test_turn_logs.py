@@ -44,6 +44,7 @@ from bot.domain.turns import (
     TurnStatus,
 )
 from bot.errors import DatabaseError, LostLease, NotFound, Stopped
+from bot.storage.database import Rank
 from bot.storage.reporting import SqlReporting
 from bot.storage.tables import metadata
 from bot.storage.turn_log.log import SqlTurnLog
@@ -618,9 +619,9 @@ async def test_transactions_that_are_run_twice_have_one_effect(harness: Harness)
     """The response to a COMMIT is lost, so the transaction runs again: its first outcome is unknown."""
     run_once = harness.database.run_once
 
-    async def twice(transaction: Callable[[sa.Connection], object]) -> object:
-        await run_once(transaction)
-        return await run_once(transaction)
+    async def twice(transaction: Callable[[sa.Connection], object], rank: Rank = "ordinary") -> object:
+        await run_once(transaction, rank)
+        return await run_once(transaction, rank)
 
     harness.database.run_once = twice  # type: ignore[method-assign, assignment]
     receipt = await harness.log.enqueue(message("hi"))
@@ -647,9 +648,9 @@ async def test_transactions_that_are_run_twice_have_one_effect(harness: Harness)
 async def test_a_message_without_a_name_is_one_turn_though_its_commit_is_made_twice(harness: Harness) -> None:
     run_once = harness.database.run_once
 
-    async def twice(transaction: Callable[[sa.Connection], object]) -> object:
-        await run_once(transaction)
-        return await run_once(transaction)
+    async def twice(transaction: Callable[[sa.Connection], object], rank: Rank = "ordinary") -> object:
+        await run_once(transaction, rank)
+        return await run_once(transaction, rank)
 
     harness.database.run_once = twice  # type: ignore[method-assign, assignment]
     receipts = [await harness.log.enqueue(InboundMessage((), HALL, ANA, "hi")) for _ in range(2)]

@@ -14,6 +14,7 @@ from bot.domain.completions import StopReason
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.metrics import ApprovalAsked, ApprovalEnded, CallEnded, MetricEvent, TurnEnded
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
+from bot.storage.database import Rank
 from tests.fakes.parts import ANA, BEN
 from tests.turn_log_harness import Harness, running
 
@@ -144,17 +145,17 @@ async def test_a_rolled_back_transaction_is_not_measured_and_the_next_attempt_is
     run_once = harness.database.run_once
     tries = 0
 
-    async def broken_first(transaction: Callable[[sa.Connection], T]) -> T:
+    async def broken_first(transaction: Callable[[sa.Connection], T], rank: Rank = "ordinary") -> T:
         nonlocal tries
         tries += 1
         if tries > 1:
-            return await run_once(transaction)
+            return await run_once(transaction, rank)
 
         def fails_late(connection: sa.Connection) -> T:
             transaction(connection)
             raise OperationalError("commit", None, Exception("database is locked"))
 
-        return await run_once(fails_late)
+        return await run_once(fails_late, rank)
 
     harness.database.run_once = broken_first  # type: ignore[method-assign]
     found = collect_metrics(harness)

@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import PostedMessage, Receipt, TurnStatus
 from bot.errors import LostLease
+from bot.storage.database import Rank
 from bot.storage.tables import deliveries, turns
 from tests.fakes.parts import NEWEST, message
 from tests.turn_log_harness import Harness, running
@@ -88,9 +89,9 @@ async def test_a_message_received_by_a_process_that_died_is_continued(harness: H
 async def test_a_message_whose_commit_had_no_answer_is_one_turn_and_no_redelivery(harness: Harness) -> None:
     run_once = harness.database.run_once
 
-    async def twice(transaction: Callable[[sa.Connection], object]) -> object:
-        await run_once(transaction)
-        return await run_once(transaction)
+    async def twice(transaction: Callable[[sa.Connection], object], rank: Rank = "ordinary") -> object:
+        await run_once(transaction, rank)
+        return await run_once(transaction, rank)
 
     harness.database.run_once = twice  # type: ignore[method-assign, assignment]
     receipt, claim = await harness.log.enqueue_and_claim(message("hi"))
@@ -103,8 +104,8 @@ async def test_while_a_message_is_taken_in_a_look_round_does_not_claim_it_as_wel
     committed, go_on = asyncio.Event(), asyncio.Event()
     run_once = harness.database.run_once
 
-    async def slow(transaction: Callable[[sa.Connection], Any]) -> Any:
-        done = await run_once(transaction)
+    async def slow(transaction: Callable[[sa.Connection], Any], rank: Rank = "ordinary") -> Any:
+        done = await run_once(transaction, rank)
         if not committed.is_set():
             committed.set()
             await go_on.wait()
@@ -126,14 +127,14 @@ async def test_a_repeated_claim_does_not_claim_messages_received_meanwhile(harne
     run_once = harness.database.run_once
     taking: list[asyncio.Task[Any]] = []
 
-    async def slow(transaction: Callable[[sa.Connection], Any]) -> Any:
-        done = await run_once(transaction)
+    async def slow(transaction: Callable[[sa.Connection], Any], rank: Rank = "ordinary") -> Any:
+        done = await run_once(transaction, rank)
         if not committed.is_set():
             committed.set()
             await go_on.wait()
         return done
 
-    async def fail_transaction(_transaction: Callable[[sa.Connection], Any]) -> Any:
+    async def fail_transaction(_transaction: Callable[[sa.Connection], Any], rank: Rank = "ordinary") -> Any:
         harness.database.run_once = slow  # type: ignore[method-assign]
         taking.append(asyncio.create_task(harness.log.enqueue_and_claim(message("hi"))))
         await committed.wait()

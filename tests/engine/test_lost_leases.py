@@ -15,6 +15,7 @@ from bot.domain.tools import ToolOutcome
 from bot.domain.turns import Claim, StepStatus, ToolStep, TurnStatus
 from bot.errors import DatabaseUnavailable
 from bot.ports import CallContext
+from bot.storage.database import Rank
 from bot.storage.turn_log.log import SqlTurnLog
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import NEWEST, ask_for, call, message, running, say, text_outcome, tool, until
@@ -79,11 +80,11 @@ async def test_a_result_is_stored_when_the_database_is_back(harness: EngineHarne
     run_once = harness.database.run_once
     trouble = [3]
 
-    async def away(transaction: Any) -> Any:
+    async def away(transaction: Any, rank: Rank = "ordinary") -> Any:
         if harness.toolbox.calls and trouble[0]:
             trouble[0] -= 1
             raise sa.exc.OperationalError("commit", None, sqlite3.OperationalError("database is locked"))
-        return await run_once(transaction)
+        return await run_once(transaction, rank)
 
     harness.database.run_once = away  # type: ignore[method-assign]
     view = await harness.run_turn("go")
@@ -227,10 +228,10 @@ async def test_leaving_takes_seconds_though_the_database_is_gone(
     gone = [False]
     run_once = harness.database.run_once
 
-    async def away(transaction: Any) -> Any:
+    async def away(transaction: Any, rank: Rank = "ordinary") -> Any:
         if gone[0]:
             raise sa.exc.OperationalError("begin", None, sqlite3.OperationalError("database is locked"))
-        return await run_once(transaction)
+        return await run_once(transaction, rank)
 
     harness.database.run_once = away  # type: ignore[method-assign]
     harness.toolbox.add(tool("s__write"))

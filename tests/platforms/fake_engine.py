@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from time import monotonic
 from typing import Any, Self
 
 from bot.domain.agents import AgentRef, Agents
@@ -19,6 +20,7 @@ from bot.domain.approvals import (
     Portion,
     StaleRevision,
 )
+from bot.domain.arrivals import Arrivals
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.elicitations import ElicitationResult
@@ -244,6 +246,14 @@ class FakeEngine(CallScript):
             if view.turn.id == turn_id:
                 return view
         raise NotFound("There is no such turn.")
+
+    @property
+    def arrivals(self) -> Arrivals:
+        return Arrivals(monotonic)
+
+    async def latest_turn(self, conversation: ConversationKey) -> Turn | None:
+        turns = await self.recent_turns(conversation, 1)
+        return turns[-1].turn if turns else None
 
     async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         return [view for view in self.views if view.turn.conversation == conversation][-limit:]

@@ -16,6 +16,7 @@ from bot.domain.turns import TurnStatus, Wakeup, WakeupKind
 from bot.errors import DatabaseError, DatabaseUnavailable
 from bot.storage import postgresql
 from bot.storage.address import PostgresServer, read_address
+from bot.storage.database import Rank
 from bot.storage.postgresql import PostgresDatabase, listen, parse_wakeup
 from bot.storage.turn_log.log import SqlTurnLog
 from tests.fakes.parts import ANA, message, until
@@ -65,8 +66,8 @@ async def test_a_commit_that_broke_off_after_it_had_happened_makes_no_second_tur
     run_once = database.run_once
     broke: list[int] = []
 
-    async def cut_off(transaction):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-        result = await run_once(transaction)
+    async def cut_off(transaction, rank: Rank = "ordinary"):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        result = await run_once(transaction, rank)
         if not broke:
             broke.append(1)
             raise sa.exc.OperationalError("COMMIT", None, psycopg.OperationalError("the connection was reset"))

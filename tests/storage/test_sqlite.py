@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from bot.errors import DatabaseError, DatabaseUnavailable, DatabaseUnwritable
 from bot.storage import sqlite
+from bot.storage.database import Rank
 from bot.storage.sqlite import SqliteDatabase, open_sqlite
 
 
@@ -72,11 +73,35 @@ async def test_an_urgent_transaction_goes_before_all_that_wait(database: SqliteD
     assert await asyncio.to_thread(begun.wait, 10)
     waiting = [asyncio.create_task(database.run(noting(f"{n}"))) for n in range(100)]
     await asyncio.sleep(0)
-    urgent = [asyncio.create_task(database.run(noting(n), urgent=True)) for n in ("a", "b")]
+    urgent = [asyncio.create_task(database.run(noting(n), rank="urgent")) for n in ("a", "b")]
     await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(blocking, *waiting, *urgent)
     assert done == ["a", "b", *(f"{n}" for n in range(100))]
+
+
+@pytest.mark.parametrize(("delay", "is_first"), [(60.0, True), (0.0, False)])
+async def test_messages_that_arrive_go_before_other_transactions_for_a_limited_time(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch, delay: float, is_first: bool
+) -> None:
+    monkeypatch.setitem(sqlite._DELAYS, "ordinary", delay)
+    begun, go_on = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def block(_connection: sa.Connection) -> None:
+        begun.set()
+        go_on.wait(10)
+
+    blocking = asyncio.create_task(database.run(block))
+    assert await asyncio.to_thread(begun.wait, 10)
+    ranks: dict[str, Rank] = {"turn": "ordinary", "message": "arrival", "lease": "urgent"}
+    running = []
+    for name, rank in ranks.items():
+        running.append(asyncio.create_task(database.run(lambda _, name=name: done.append(name), rank=rank)))  # type: ignore[misc]
+        await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(blocking, *running)
+    assert done == ["lease", *(("message", "turn") if is_first else ("turn", "message"))]
 
 
 async def test_one_failure_in_a_batch_undoes_its_own_writes_and_no_others(database: SqliteDatabase) -> None:

@@ -32,7 +32,7 @@ class Words(Store):
             raise DBAPIError(None, None, sqlite3.OperationalError(self.failures.pop()))
         return len(self._all(connection))
 
-    @transaction(retry_seconds=0.0, urgent=True)
+    @transaction(retry_seconds=0.0, rank="urgent")
     def add_at_once(self, connection: sa.Connection, word: str) -> int:
         """Add a word without retries."""
         self.ran += 1

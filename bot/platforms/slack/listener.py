@@ -584,6 +584,20 @@ def _acknowledged(handle: Callable[[SlackInteractions, dict[str, Any]], None]) -
     return acknowledge
 
 
+class _App(AsyncApp):
+    """Bolt's app, except that messages go to `take_message`: Bolt's search for a handler costs more than the rest of
+    what a message needs until it is stored.
+    """
+
+    take_message: Callable[[AsyncBoltRequest], Awaitable[BoltResponse]]
+
+    async def async_dispatch(self, req: AsyncBoltRequest) -> BoltResponse:
+        """Return the response to a request."""
+        if text_in(req.body, "event", "type") in _MESSAGES:
+            return await self.take_message(req)
+        return await super().async_dispatch(req)
+
+
 class _Dispatcher:
     """Dispatches the requests of Bolt to the handlers of their workspace, which the receivers tell: Bolt's own way
     would be a request to Slack at each event, and a client without our rate limits.
@@ -594,7 +608,7 @@ class _Dispatcher:
 
     def app(self) -> AsyncApp:
         """Return Bolt's app with handlers for all requests."""
-        app = AsyncApp(
+        app = _App(
             logger=library_log("bolt"),
             name="countersign",
             process_before_response=True,
@@ -606,6 +620,7 @@ class _Dispatcher:
             attaching_function_token_enabled=False,
             attaching_conversation_kwargs_enabled=False,
         )
+        app.take_message = self._take_message
         app.event(_ANY)(self._event)
         app.command(_ANY)(_acknowledged(SlackInteractions.on_slash_command))
         app.action({"type": "block_actions", "action_id": _ANY})(_acknowledged(SlackInteractions.on_action))
@@ -628,6 +643,16 @@ class _Dispatcher:
             context[_RECEIVER] = receiver
         await next_()
         return None
+
+    async def _take_message(self, request: AsyncBoltRequest) -> BoltResponse:
+        body, context = request.body, request.context
+        try:
+            response = await self._find_receiver(body, context, _go_on)
+            if response is None:
+                await self._event(body, context)
+        except Exception as error:  # noqa: BLE001 - as Bolt does
+            return await self._handle_failure(error, context)
+        return response or BoltResponse(status=200)
 
     async def _event(self, body: dict[str, Any], context: AsyncBoltContext) -> None:
         receiver, event = _receiver_of(context), object_in(body, "event")
@@ -656,6 +681,10 @@ class _Dispatcher:
         else:
             log.error("event from Slack not processed, Slack sends it again", exc_info=error)
         return BoltResponse(status=503)
+
+
+async def _go_on() -> None:
+    """Do nothing: the caller goes on."""
 
 
 async def _authorize(context: AsyncBoltContext) -> AuthorizeResult:

@@ -353,10 +353,13 @@ class NameResolver:
         authors = [message.user for message in reversed(messages) if message.user and not message.name]
         users = [user for user in dict.fromkeys((*authors, *mentioned_people(text))) if user != identity.user]
         users, channels = users[:MOST_NAMES], list(dict.fromkeys(_UNNAMED_CHANNEL.findall(text)))[:MOST_NAMES]
+        unknown = [user for user in users if not self._people.is_known(user)]
+        unnamed = [channel for channel in channels if channel not in self._channels]
         try:
-            async with asyncio.timeout(READING_SECONDS):
-                loading = (*map(self._people.person, users), *map(self._load_channel, channels))
-                await asyncio.gather(*map(_attempt, loading))
+            if unknown or unnamed:
+                async with asyncio.timeout(READING_SECONDS):
+                    loading = (*map(self._people.person, unknown), *map(self._load_channel, unnamed))
+                    await asyncio.gather(*map(_attempt, loading))
         except TimeoutError:
             pass  # ids say less than names, and nothing wrong
         people = {user: self._people.cached_name(user) for user in users}

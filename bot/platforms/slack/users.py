@@ -122,6 +122,10 @@ class UserDirectory:
             return UNKNOWN
         return Locale(person.language or "", person.time_zone or "")
 
+    def is_known(self, user: str) -> bool:
+        """Return True if `person` needs no request."""
+        return self._people.is_fresh(user)
+
     def cached_name(self, user: str) -> str:
         """Return the name of a recently looked up user, or their id."""
         person = self._people.peek(user)

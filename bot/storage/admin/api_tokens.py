@@ -72,7 +72,7 @@ class SqlTokenStore(Store):
         """Return all tokens by name."""
         return [decode(ApiToken, row._asdict()) for row in connection.execute(_all)]
 
-    @transaction
+    @transaction(rank="arrival")
     def find_by_secret(self, connection: sa.Connection, token: str) -> ApiToken | None:
         """Return the valid token with this secret, `None` without one."""
         row = connection.execute(_by_hash, {"h": hash_token(token)}).first()

@@ -53,7 +53,7 @@ from bot.storage.tables import (
     turns,
 )
 from bot.storage.turn_log import elicitation_rows
-from bot.storage.turn_log.records import read_record
+from bot.storage.turn_log.records import read_record, read_turn
 from bot.storage.turn_log.states import (
     LEASE_SECONDS,
     lock_turn,
@@ -192,7 +192,8 @@ _ahead = (
     .where(_is_here, turns.c.seq < bindparam("seq"), is_live(turns))
     .order_by(turns.c.seq)
 )
-_recent = sa.select(turns.c.id).where(_is_here).order_by(turns.c.seq.desc()).limit(bindparam("limit"))
+_latest = sa.select(turns).where(_is_here).order_by(turns.c.seq.desc()).limit(bindparam("limit"))
+_recent = _latest.with_only_columns(turns.c.id)
 _refs = sa.select(message_refs.c.slot, message_refs.c.ref).where(matching(message_refs, turn_id="turn_id"))
 _driven_elsewhere = sa.exists().where(
     turns.c.id == deliveries.c.turn_id, turns.c.status == TurnStatus.RUNNING, turns.c.owner != bindparam("me")
@@ -297,6 +298,12 @@ class SqlDeliveryQueue(Store):
         turn_ids = connection.execute(_recent, {"conversation": str(conversation), "limit": limit}).scalars().all()
         return [_read_view(connection, turn_id) for turn_id in reversed(turn_ids)]
 
+    @transaction(rank="arrival")
+    def latest_turn(self, connection: sa.Connection, conversation: ConversationKey) -> Turn | None:
+        """Return the last turn of a conversation."""
+        row = connection.execute(_latest, {"conversation": str(conversation), "limit": 1}).first()
+        return read_turn(row) if row is not None else None
+
     @transaction(retry_seconds=NO_RETRIES)
     def stale_views(self, connection: sa.Connection, reach: str, limit: int) -> Sequence[str]:
         """Return turns with a stale view and no delivery lease, in conversations with the prefix `reach`. Turns queued
@@ -315,7 +322,7 @@ class SqlDeliveryQueue(Store):
             raise LostLease(turn_id)
         return {row.slot: row.ref for row in connection.execute(_refs, {"turn_id": turn_id})}
 
-    @transaction(retry_seconds=NO_RETRIES, urgent=True)
+    @transaction(retry_seconds=NO_RETRIES, rank="urgent")
     def renew_deliveries(self, connection: sa.Connection, turn_ids: Collection[str]) -> frozenset[str]:
         """Renew delivery leases. Return those that are still owned."""
         parameters = {"ids": list(turn_ids), "me": self.me}

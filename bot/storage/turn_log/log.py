@@ -196,7 +196,7 @@ class SqlTurnQueue(Store):
             receipt, claim = await self._enqueue(message, turn_id, claims=claims)
         except (Duplicate, IntegrityError):
             claim = None
-            receipt = await self._database.run(lambda connection: _find_duplicate(connection, message, turn_id))
+            receipt = await self._find_duplicate(message, turn_id)
             if receipt is None and claims:
                 return await self._enqueue_once(message, uuid.uuid4().hex, claims=False)
             if receipt is None:
@@ -205,12 +205,16 @@ class SqlTurnQueue(Store):
             raise QueueFull(self._limits.queued)
         return receipt, claim
 
-    @transaction
+    @transaction(rank="arrival")
+    def _find_duplicate(self, connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
+        return _find_duplicate(connection, message, turn_id)
+
+    @transaction(rank="arrival")
     def is_stored(self, connection: sa.Connection, keys: Sequence[str]) -> bool:
         """Return True if a message with one of these keys is a turn."""
         return connection.execute(_seen, {"keys": list(keys)}).first() is not None
 
-    @transaction
+    @transaction(rank="arrival")
     def edit_question(
         self, connection: sa.Connection, keys: Sequence[str], text: str, by: Author, agent: AgentRef | None = None
     ) -> EditedQuestion | None:
@@ -242,7 +246,7 @@ class SqlTurnQueue(Store):
             mark_view_stale(connection, turn_id)
         return EditedQuestion(turn_id, ConversationKey.parse(row.conversation), effect)
 
-    @transaction
+    @transaction(rank="arrival")
     def delete_question(self, connection: sa.Connection, keys: Sequence[str]) -> str | None:
         """Delete the text of a turn's input, stop the turn, and delete what else has the text: the conversation's title
         and summary. Return the turn's id, or None if no turn has one of the keys.
@@ -272,7 +276,7 @@ class SqlTurnQueue(Store):
         """Let the keys of a turn's message belong to another turn."""
         connection.execute(_move_keys, {"t": turn_id, "to": to})
 
-    @transaction
+    @transaction(rank="arrival")
     def is_followed(self, connection: sa.Connection, conversation: ConversationKey, at: float, by: str = "") -> bool:
         """Return True if a message of this time continues the conversation without a mention. See `EngineApi`."""
         return bool(connection.execute(_is_followed, {"k": str(conversation), "at": at, "by": by}).scalar())
@@ -282,7 +286,7 @@ class SqlTurnQueue(Store):
         """Give a conversation another title, if it has a turn."""
         connection.execute(_rename, {"k": str(conversation), "t": _title(title)})
 
-    @transaction
+    @transaction(rank="arrival")
     def save_addressee(
         self, connection: sa.Connection, conversation: ConversationKey, *, is_bot: bool, at: float
     ) -> None:
@@ -294,7 +298,7 @@ class SqlTurnQueue(Store):
         """End a turn without an owner, or ask its owner to end it. Return False if the turn is missing or has ended."""
         return _stop(connection, turn_id, by)
 
-    @transaction
+    @transaction(rank="arrival")
     def _enqueue(
         self, connection: sa.Connection, message: InboundMessage, turn_id: str, *, claims: bool
     ) -> tuple[Receipt | None, Claim | None]:

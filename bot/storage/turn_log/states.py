@@ -317,7 +317,7 @@ class SqlClaims(Store):
                 return await self._claim(1, tuple(reaches), self._arriving.union(holding))
             return ()
 
-    @transaction(retry_seconds=NO_RETRIES, urgent=True)
+    @transaction(retry_seconds=NO_RETRIES, rank="urgent")
     def renew(self, connection: sa.Connection, claims: Sequence[Claim]) -> frozenset[str]:
         """Renew leases. Return the ids of the turns that are still owned and not stopped."""
         tokens = {claim.turn_id: claim.fencing_token for claim in claims}

@@ -334,9 +334,11 @@ class _Responses:
         self, caller: ApiClient, key: ConversationKey, request: ResponseRequest, name: str | None
     ) -> Receipt:
         """Store the input once. Raises Problem if the idempotency key belongs to other input."""
+        # An API client waits longer than a chat platform before it sends its message again.
+        await self._engine.arrivals.wait()
         agent = self._agent(key, request.agent)
         text, earlier, attachments = parse_input(request.payload, self._uploads, caller.author.id)
-        has_turns = bool(await self._engine.recent_turns(key, 1))
+        has_turns = await self._engine.latest_turn(key) is not None
         if request.title.strip() and not has_turns:
             await self._dependencies.command_dependencies.stores.archive.create(key, request.title)
         keys = (f"http:{caller.author.id}:{name}" if name is not None else f"http:{secrets.token_hex(16)}",)

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 from bot.domain.agents import AgentRef, Agents
@@ -17,6 +18,7 @@ from bot.domain.approvals import (
     DecisionResult,
     DecisionType,
 )
+from bot.domain.arrivals import Arrivals
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
@@ -250,6 +252,13 @@ class ScriptedEngine(CallScript):
 
     async def view(self, turn_id: str) -> TurnView:
         return self.on_disk[turn_id]
+
+    @property
+    def arrivals(self) -> Arrivals:
+        return Arrivals(monotonic)
+
+    async def latest_turn(self, conversation: ConversationKey) -> Turn | None:
+        raise NotImplementedError
 
     async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         return [view for view in self.on_disk.values() if view.turn.conversation == conversation]

@@ -76,6 +76,21 @@ async def test_a_thread_that_cannot_be_read_in_time_does_not_hold_up_the_questio
     assert all(each.attempts[-1].seconds < 2.5 for each in slack.sent_deliveries)
 
 
+async def test_messages_of_a_thread_that_arrive_at_once_are_read_about_once(place: ConnectedBot) -> None:
+    slack, sam = place.slack, place.slack.user("Sam")
+    place.channel.members.append(sam.id)
+    root = slack.say(place.priya, place.channel, "it is broken")
+    slack.fail("users.info", Slow(0.3), times=2)
+    for n in range(4):
+        slack.say(sam, place.channel, f"{slack.bot.mention} why {n}?", thread_ts=root.ts)
+        slack.say(place.priya, place.channel, f"line {n}", thread_ts=root.ts)
+    await place.wait_for_responses()
+    asked = [each for each in place.engine.received if each.author.id == sam.id]
+    assert [each.text for each in asked] == [f"why {n}?" for n in range(4)]
+    assert [each.context[-1] for each in asked] == ["priya: it is broken", *(f"priya: line {n}" for n in range(3))]
+    assert len(slack.calls.of("conversations.replies")) <= 2
+
+
 async def test_mentions_channels_links_and_entities_are_read_as_they_look(place: ConnectedBot) -> None:
     slack = place.slack
     text = f"is {place.priya.mention} in <#{place.channel.id}|> &amp; see <https://example.com|the page>? <!here>"

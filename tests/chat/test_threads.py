@@ -1,18 +1,22 @@
-"""Locks per key: one holder for each key, concurrent holders of different keys."""
+"""Messages of a thread are handled one at a time, those of others meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 
-from bot.chat.message_handler import KeyedLock
+from bot.chat.message_handler import MessageContent, PlatformMessage, Threads
+
+
+def in_thread(key: str) -> PlatformMessage:
+    return PlatformMessage(id="1", keys=(), thread_key=key, user="ana", content=MessageContent("hi"))
 
 
 async def test_the_first_holder_of_a_key_ends_before_the_next_begins() -> None:
-    in_turn = KeyedLock()
+    in_turn = Threads[PlatformMessage]()
     done: list[str] = []
 
     async def do(name: str, steps: int) -> None:
-        async with in_turn.acquire("thread"):
+        async with in_turn.enter(in_thread("thread")):
             done.append(f"{name} begins")
             for _ in range(steps):
                 await asyncio.sleep(0)
@@ -25,24 +29,24 @@ async def test_the_first_holder_of_a_key_ends_before_the_next_begins() -> None:
 
 
 async def test_other_places_do_not_wait() -> None:
-    in_turn, gate = KeyedLock(), asyncio.Event()
+    in_turn, gate = Threads[PlatformMessage](), asyncio.Event()
 
     async def do(place: str) -> None:
-        async with in_turn.acquire(place):
+        async with in_turn.enter(in_thread(place)):
             await gate.wait()
 
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         group.create_task(do("thread"))
-        async with in_turn.acquire("elsewhere"):
+        async with in_turn.enter(in_thread("elsewhere")):
             gate.set()
 
 
 async def test_a_cancelled_waiter_holds_up_no_other() -> None:
-    in_turn, gate = KeyedLock(), asyncio.Event()
+    in_turn, gate = Threads[PlatformMessage](), asyncio.Event()
     done: list[str] = []
 
     async def do(name: str) -> None:
-        async with in_turn.acquire("thread"):
+        async with in_turn.enter(in_thread("thread")):
             await gate.wait()
             done.append(name)
 
