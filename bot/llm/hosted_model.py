@@ -181,6 +181,7 @@ class HostedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """See the port. The connection is closed when the iterator is, also when it is cancelled."""
+        await self.prepare()  # no time of the service
         draft = self._wire_format.draft()
         timeouts = StreamTimeouts(self._service, request.limits)
         visible = VisibleText(request.tools, thinks_first=self._thinks_first)
@@ -371,8 +372,8 @@ async def _limit_error_body(response: httpx2.Response) -> None:
 
 class VendorClient:
     """One vendor's client for one protocol, which is at `path`. `load` returns the vendor's library and its class of
-    clients. It is called for the first request, or by `open` before it, in a thread: the libraries have hundreds of
-    modules, which take half a second and 35 MB.
+    clients. `open` calls it, in a thread, before the first request: the libraries have hundreds of modules, which take
+    half a second and 35 MB.
     """
 
     def __init__(
@@ -415,8 +416,6 @@ class VendorClient:
         The request is sent by the HTTP client, since the vendor's client builds address, headers and options anew for
         each request, which costs as much as sending it.
         """
-        if self._sdk is None:
-            await self.open()
         request = httpx2.Request("POST", self._url, headers=self._headers, content=body, extensions=self._extensions)
         try:
             response: httpx2.Response = await self._http.send(request, stream=True)
@@ -436,7 +435,6 @@ class VendorClient:
         """Return the JSON at another path of the service. Raises the vendor's errors, and ValueError if the answer is
         not JSON or too large.
         """
-        await self.open()
         response: httpx2.Response = await self._client.get(
             path, cast_to=httpx2.Response, stream=True, stream_cls=self._sdk.AsyncStream[Any]
         )
@@ -456,7 +454,7 @@ class VendorClient:
 
     def read_error(self, error: Exception) -> ProviderError | None:
         """Return the service's error if the answer contains one."""
-        return _read(error) if self._sdk is not None and isinstance(error, self._sdk.APIStatusError) else None
+        return _read(error) if isinstance(error, self._sdk.APIStatusError) else None
 
     @contextmanager
     def map_errors(self, tools: Sequence[str]) -> Iterator[None]:
@@ -476,12 +474,11 @@ class VendorClient:
             return self.service.error_from(error.error, tools)
         if (own := self.read_error(error)) is not None:
             return self.service.error_from(own, tools)
-        if self._sdk is not None and isinstance(error, self._sdk.APIConnectionError):
+        if isinstance(error, self._sdk.APIConnectionError):
             return self._interruption_error(error)
         if isinstance(error, httpx2.HTTPError | OSError):
             return self.service.incomplete_error()
-        unreadable = (aiohttp.ClientError, ValueError, RecursionError)
-        if isinstance(error, unreadable) or (self._sdk is not None and isinstance(error, self._sdk.APIError)):
+        if isinstance(error, (self._sdk.APIError, aiohttp.ClientError, ValueError, RecursionError)):
             return self.service.unreadable_error()
         return None
 

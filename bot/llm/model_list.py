@@ -72,6 +72,7 @@ class ListedModel(HostedModel):
 
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[None]:
+        await self._client.open()  # no time of the service
         try:
             async with asyncio.timeout(LOOK_UP_SECONDS):
                 with self._client.map_errors(()):

@@ -13,7 +13,7 @@ import typer
 import yaml  # type: ignore[import-untyped]  # it comes with the test tools
 
 from bot.app.service import COMPONENTS
-from bot.cli import app
+from bot.cli.commands import app
 
 PROJECT = Path(__file__).parents[2]
 DEPLOY = PROJECT / "deploy"

@@ -14,7 +14,7 @@ import pytest
 import typer
 from babel.messages.pofile import read_po
 
-from bot.cli import app
+from bot.cli.commands import app
 from bot.domain.commands import ParameterKind, Verb
 from bot.domain.server_settings import SETTINGS, Setting
 from bot.domain.servers import ServerConfig, StdioTransport

@@ -362,7 +362,8 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     ),
     "bot/web/api/servers.py": frozenset({"It was there, and has been changed (`upsert`).", "Its secret is missing."}),
     "bot/web/api/tools.py": frozenset({"It waits for an approval, or is still running."}),  # OpenAPI
-    "bot/web/authentication.py": frozenset({"Bearer", "Made with `countersign tokens create`, or ADMIN_API_TOKEN."}),
+    "bot/web/authentication.py": frozenset({"Bearer"}),
+    "bot/web/parameters.py": frozenset({"Made with `countersign tokens create`, or ADMIN_API_TOKEN."}),
     "bot/web/limits.py": frozenset(
         {  # the log
             "address %s has all of its %d connections",

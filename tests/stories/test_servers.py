@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from tests.fakes.llm import Call, FakeLanguageModel, Say
@@ -118,6 +120,9 @@ async def test_an_installation_that_is_broken_is_one_line_and_no_chat_that_never
         "main()\n"
     )
     environment = Installation(tmp_path, {}).afresh().environment
+    (tmp_path / "data").mkdir(exist_ok=True)
+    with closing(sqlite3.connect(tmp_path / "data/countersign.db")) as begun:  # which Alembic is needed for
+        begun.execute("create table alembic_version (version_num varchar(32))")
     async with ProgramOnTerminal((str(afresh), "chat"), tmp_path, environment, columns=100) as terminal:
         assert await terminal.wait_for_exit() == 1
         await terminal.shows("Something broke (RuntimeError: half installed). Fix: run it with --debug")
