@@ -18,12 +18,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
 from bot.rendering.text_safety import find_urls, is_deceptive, safe_url, strip_control
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 DEEPEST = 60
 """Beyond that many levels a text is not taken apart: the parser would drop the rest of it."""
@@ -127,7 +129,7 @@ def parse(markdown: str) -> tuple[Node, ...]:
     literal paragraph. Results are cached, because a turn is displayed repeatedly and only its end changes.
     """
     text = strip_control(markdown)
-    tokens = _PARSER.parse(text) if text.count("[") <= MOST_BRACKETS else []
+    tokens = _parser().parse(text) if text.count("[") <= MOST_BRACKETS else []
     if text.strip() and (not tokens or any(token.level >= DEEPEST for token in tokens)):
         return (Paragraph(_with_addresses(Text(text))),)
     return tuple(_nodes(_Reader(tokens)))
@@ -154,12 +156,12 @@ def join_words(line: Iterable[Inline]) -> Iterator[Inline]:
         yield run
 
 
+@cache
 def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - 60 modules, which no start needs
+
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST + 20})
     return parser.enable(["strikethrough", "table"]).disable("reference")
-
-
-_PARSER = _parser()
 
 
 class _Reader:
