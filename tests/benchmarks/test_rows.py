@@ -61,3 +61,9 @@ def test_a_run_writes_its_rows_keeps_them_on_request_and_fails_if_messages_were_
     assert main(["--json", str(file), "--keep"]) == code
     assert kept.read_text() == file.read_text()
     assert json.loads(kept.read_text())["value"] == lost
+
+
+def test_the_rows_of_releases_can_be_compared() -> None:
+    kept = kept_rows(rows.KEPT.read_text(encoding="utf-8"))
+    assert kept
+    assert all(line["version"] and line["commit"] and line["calibration"] for line in kept.values())
