@@ -177,13 +177,14 @@ def _burst(sizes: Sizes, machine: Machine) -> Iterator[Row]:
 
 WRONG = "messages lost, doubled or out of order"
 PARTS: Mapping[str, Callable[[Sizes, Machine], Iterator[Row]]] = {
+    "soak": _soak,
     "turn": _turn,
     "processes": _processes,
     "start": _start,
     "memory": _memory,
-    "soak": _soak,
     "burst": _burst,
 }
+"""The parts in the order in which they run. The soak is the first, because its memory is that of this process."""
 
 
 def _timed(name: str, milliseconds: float, machine: Machine) -> Row:
