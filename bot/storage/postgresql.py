@@ -25,6 +25,7 @@ from bot.storage.address import PostgresServer
 from bot.storage.codec import json_text
 from bot.storage.database import CHANNEL, Database, Rank, Unwritable, consume_exception
 from bot.storage.statements import PreparedConnection, Statements
+from bot.storage.tables import use_postgresql
 
 T = TypeVar("T")
 
@@ -68,6 +69,7 @@ class PostgresDatabase(Database):
 
     def __init__(self, address: PostgresServer) -> None:
         super().__init__(address.name)
+        use_postgresql()
         self.address = address
         url = sa.make_url(address.url).set(drivername="postgresql+psycopg")
         session = {} if "options=" in address.url else {"options": _SESSION}

@@ -36,6 +36,7 @@ import sqlalchemy as sa
 
 from bot.storage.database import StorableText, matching
 
+_POSTGRESQL_OPTIONS: list[tuple[sa.Index, dict[str, Any]]] = []
 metadata = sa.MetaData(
     naming_convention={
         "ix": "%(table_name)s_%(column_0_name)s",
@@ -65,7 +66,20 @@ def _key(kind: _Type, *names: str) -> list[sa.Column[Any]]:
 
 def _partial_index(name: str, condition: str, *columns: sa.Column[Any], unique: bool = False) -> None:
     where = sa.text(condition)
-    sa.Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+    _in_postgresql(sa.Index(name, *columns, unique=unique, sqlite_where=where), where=where)
+
+
+def _in_postgresql(index: sa.Index, **options: Any) -> None:
+    """Give an index these options once `use_postgresql` is called: SQLAlchemy loads the dialect for them, 21 modules,
+    which SQLite does not need.
+    """
+    _POSTGRESQL_OPTIONS.append((index, options))
+
+
+def use_postgresql() -> None:
+    """Give the indexes their options for PostgreSQL."""
+    for index, options in _POSTGRESQL_OPTIONS:
+        index.dialect_options["postgresql"].update(options)
 
 
 def _nullable(kind: _Type, *names: str) -> list[sa.Column[Any]]:
@@ -108,7 +122,7 @@ conversations = _table(
     *_required(StorableText, "agent_id", "agent_name", default=""),
 )
 # Prefixes of keys are compared byte by byte, independent of the server's collation.
-sa.Index("conversations_key_prefix", conversations.c.key, postgresql_ops={"key": "text_pattern_ops"})
+_in_postgresql(sa.Index("conversations_key_prefix", conversations.c.key), ops={"key": "text_pattern_ops"})
 
 summaries = _table(
     "summaries",

@@ -61,7 +61,7 @@ def test_every_module_that_is_imported_by_name_exists() -> None:
 
 
 def _loaded_by(module: str) -> set[str]:
-    """Return the packages that a process has loaded after the import of a module."""
+    """Return the packages and modules that a process has loaded after the import of a module."""
     ended = subprocess.run(
         [sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"],
         cwd=ROOT.parent,
@@ -70,7 +70,8 @@ def _loaded_by(module: str) -> set[str]:
         timeout=60,
         check=True,
     )
-    return {name.partition(".")[0] for name in ended.stdout.split()}
+    modules = ended.stdout.split()
+    return {name.partition(".")[0] for name in modules} | set(modules)
 
 
 PLATFORMS_AND_SERVICES = {"aiohttp", "alembic", "anthropic", "discord", "fastapi", "jsonschema", "openai", "slack_bolt"}
@@ -87,3 +88,9 @@ def test_a_runtime_loads_no_library_of_other_platforms_and_services() -> None:
     imported = _loaded_by("bot.app.runtime")
     assert {"httpx2", "sqlalchemy"} <= imported
     assert not imported & (PLATFORMS_AND_SERVICES | {"mcp", "prompt_toolkit"})
+
+
+def test_what_a_start_needs_of_web_models_and_database_loads_no_library_for_later() -> None:
+    imported = _loaded_by("bot.web.application, bot.llm.openai_chat, bot.llm.anthropic, bot.storage.turn_log.log")
+    assert {"starlette", "sqlalchemy", "bot.storage.tables"} <= imported
+    assert not imported & (PLATFORMS_AND_SERVICES | {"markdown_it", "sqlalchemy.dialects.postgresql"})
