@@ -335,7 +335,8 @@ class SqlClaims(Store):
     def _release(self, connection: sa.Connection, claims: Sequence[Claim]) -> None:
         release_claims(connection, claims)
 
-    @transaction(retry_seconds=NO_RETRIES)
+    # Of the rank of an arriving message: `holding` has no turn that is stored and claimed after this was asked for.
+    @transaction(retry_seconds=NO_RETRIES, rank="arrival")
     def _claim(
         self, connection: sa.Connection, limit: int, reaches: tuple[str, ...], holding: Collection[str]
     ) -> Sequence[Claim]:
