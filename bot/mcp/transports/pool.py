@@ -104,6 +104,10 @@ class _Body(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         self._response.release()
 
+    def __del__(self) -> None:
+        # A response that came in the moment in which its request was cancelled has no reader.
+        self._response.close()
+
 
 @contextmanager
 def _mapped_errors(request: httpx2.Request) -> Iterator[None]:
