@@ -365,11 +365,17 @@ async def open_runtime(
         running = await stack.enter_async_context(_run_in_background(engine.run(), "engine"))
         await stack.enter_async_context(_run_in_background(Scheduler(turn_log, jobs).run(), "schedule"))
         await stack.enter_async_context(_run_in_background(notices.run(), "notices"))
-        await stack.enter_async_context(_run_in_background(models.prepare(_AFTER_START), "model library"))
+        await stack.enter_async_context(_run_in_background(_prepare(models), "model library"))
         yield Runtime(engine, services.commands, turn_log, services, running)
 
 
 # -------------------- details of the services and the runtime
+
+
+async def _prepare(models: Models) -> None:
+    """Load the libraries of models, and spare the garbage collector these, too."""
+    await models.prepare(_AFTER_START)
+    gc.freeze()
 
 
 @contextmanager

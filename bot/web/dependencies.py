@@ -1,4 +1,4 @@
-"""What the routes of the HTTP API work with."""
+"""Dependencies of the routes of the HTTP API, apart from FastAPI, which loads later."""
 
 from __future__ import annotations
 
