@@ -233,14 +233,17 @@ class TurnRunner:
                 name=self._record.turn.question.agent_name,
             )
             await self._finish(TurnStatus.FAILED, failure=failure)
-        elif call := self._manual_call:
-            self._update(await self._log.append(self._claim, None, await self._manual_steps(call)))
-        elif not self._record.steps and (calls := await self._context_calls()):
+            return
+        self._note_activity(_("Looking at the tools"))
+        offered = await self._offer()
+        if call := self._manual_call:
+            self._update(await self._log.append(self._claim, None, await self._manual_steps(call, offered)))
+        elif not self._record.steps and (calls := await self._context_calls(offered)):
             self._update(await self._log.append(self._claim, None, calls))
         elif self._attached_prompt_failed:
             await self._finish(TurnStatus.FAILED, failure=str(NO_PROMPT))
         else:
-            await self._ask_model()
+            await self._ask_model(offered)
 
     # ------------------------------------------------------------------ rules and tools
 
@@ -344,10 +347,9 @@ class TurnRunner:
     def _manual_call(self) -> ToolCall | None:
         return self._record.turn.question.call
 
-    async def _manual_steps(self, call: ToolCall) -> Sequence[ToolStep]:
+    async def _manual_steps(self, call: ToolCall, offered: ToolSet) -> Sequence[ToolStep]:
         """Return the steps of a turn in which a user runs a tool without a model: the call, and that of its preview."""
         turn = self._record.turn
-        offered = await self._offer()
         authorizer = await self._authorizer()
         authorize = authorizer.authorize_rerun if turn.question.again else authorizer.authorize
         return await self._ask_approvers([authorize(1, call, offered, turn.author)], offered, authorizer)
@@ -403,10 +405,9 @@ class TurnRunner:
 
     # ------------------------------------------------------------------ the model
 
-    async def _context_calls(self) -> list[ToolStep]:
+    async def _context_calls(self, offered: ToolSet) -> list[ToolStep]:
         """Return the calls before the first completion: those that the user attached, and those of context tools."""
         turn = self._record.turn
-        offered = await self._offer()
         enabled = self._rules.enabled_tools(offered)
         attached = turn.question.attached
         if not attached and not any(guidance.auto_context_tool for guidance in enabled.guidance):
@@ -425,11 +426,9 @@ class TurnRunner:
         prompts = (step for step in self._record.calls if step.origin is CallOrigin.ATTACHED and is_prompt(step))
         return any(step.status.ended and step.status is not StepStatus.DONE for step in prompts)
 
-    async def _ask_model(self) -> None:
+    async def _ask_model(self, offered: ToolSet) -> None:
         """Get the model's next reply and store it with its calls, or as the answer."""
-        self._note_activity(_("Looking at the tools"))
         profile = self._profile
-        offered = await self._offer()
         model = await self._dependencies.models.get(profile.model)
         gave_up = exceeds_invalid_calls(self._record)
         max_rounds = profile.max_tool_rounds or self._settings.max_tool_rounds

@@ -271,7 +271,7 @@ async def test_a_rule_that_comes_between_the_grant_and_the_sending_still_counts(
         async def changing(workspace: str = "") -> object:
             nonlocal looks
             looks += 1
-            if looks == 3:  # 1: tools for the model, 2: decisions on its calls, 3: this call before it is sent
+            if looks == 2:  # 1: tools for the model and decisions on its calls, 2: this call before it is sent
                 rules.amend([rule], [], [])
             return await offer(workspace)
 

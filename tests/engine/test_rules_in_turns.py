@@ -122,14 +122,14 @@ async def test_a_rule_set_before_a_turn_counts_for_it_and_for_a_waiting_call(har
 
 @dataclass
 class DeniedMeanwhile(FakeToolbox):
-    """A toolbox that adds a denying rule at the third offer, after the model has answered."""
+    """A toolbox that adds a denying rule at the second offer, after the model has answered."""
 
     rules: RuleBook = field(default_factory=RuleBook)
     offers: int = 0
 
     async def offer(self, workspace: str = "") -> object:  # type: ignore[override]
         self.offers += 1
-        if self.offers == 3:
+        if self.offers == 2:
             self.rules.amend([plain("m1", "send", DENY)], [], [])
         return await super().offer(workspace)
 

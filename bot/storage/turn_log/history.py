@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import operator
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -48,9 +49,9 @@ from bot.storage.turn_log.states import check_claim
 
 log = logging.getLogger(__name__)
 
-MOST_CHARACTERS = 16 * 2**20
+MOST_CHARACTERS = 8 * 2**20
 """Of all turns together."""
-LARGEST = MOST_CHARACTERS // 64
+LARGEST = MOST_CHARACTERS // 32
 """One that is larger would push out many others."""
 _A_VALUE = 64
 """Characters added for each value's overhead."""
@@ -109,21 +110,21 @@ class HistoryCache:
 
 def _size(value: object) -> int:
     """Return the approximate size of a value in characters."""
-    match value:
-        case str() | bytes():
-            return _A_VALUE + len(value)
-        case Mapping():
-            return _A_VALUE + sum(_size(key) + _size(item) for key, item in value.items())
-        case list() | tuple() | frozenset():
-            return _A_VALUE + sum(map(_size, value))
-        case _:
-            kind: Any = type(value)
-            return _A_VALUE + sum(map(_size, [getattr(value, name) for name in _field_names(kind)]))
+    if isinstance(value, (str, bytes)):
+        return _A_VALUE + len(value)
+    kind: Any = type(value)
+    return _A_VALUE + sum(map(_size, _find_parts(kind)(value)))
 
 
 @functools.cache
-def _field_names(kind: Any) -> Sequence[str]:
-    return [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+def _find_parts(kind: Any) -> Callable[[Any], Iterable[object]]:
+    """Return the function that returns the parts of a value of this type."""
+    if dataclasses.is_dataclass(kind) and (names := [field.name for field in dataclasses.fields(kind)]):
+        get = operator.attrgetter(*names)
+        return get if len(names) > 1 else lambda value: (get(value),)
+    if issubclass(kind, Mapping):
+        return lambda value: (*value, *value.values())
+    return iter if issubclass(kind, (list, tuple, frozenset)) else lambda _value: ()
 
 
 _read = sa.select(summaries.c.upto, summaries.c.text, summaries.c.sources).where(matching(summaries, conversation="k"))
