@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from operator import itemgetter
 
-ESCAPES = re.compile(
+from bot.domain.lazy_pattern import lazy_pattern
+
+ESCAPES = lazy_pattern(
     r"""
       (?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])      # OSC, DCS, SOS, PM, APC and what they carry, which ends at
       [^\x07\x1b\x9c\n]*                           # BEL, ESC \, ST; or at a line end, so that nothing can
@@ -36,31 +38,31 @@ _FORMATS = (
     "\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
 )
 _FORMATS_BEYOND = "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-INVISIBLE = re.compile(f"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f{_IGNORABLE}{_FORMATS}{_FORMATS_BEYOND}]")
+INVISIBLE = lazy_pattern(f"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f{_IGNORABLE}{_FORMATS}{_FORMATS_BEYOND}]")
 """One invisible character, line ends and tabs aside."""
 
-FLAG = re.compile(
+FLAG = lazy_pattern(
     "\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074"
     "|\U000e0077\U000e006c\U000e0073)\U000e007f"
 )
 """The emoji of England, Scotland and Wales: the only ones that are written in tag characters."""
 _REMEMBERED = 2_000
 """Longest text that is remembered once looked through: a history is sent with each request of its conversation."""
-_FLAG_OR_INVISIBLE = re.compile(f"(?P<flag>{FLAG.pattern})|{INVISIBLE.pattern}")
-_UNSEEN = re.compile(f"{INVISIBLE.pattern}|\u2800|(?<= ) | \\Z|\\\\(?=u\\{{)")
-_ODD_ENDS = re.compile("[\ud800-\udfff]|\r(?!\n)")
+_FLAG_OR_INVISIBLE = lazy_pattern(f"(?P<flag>{FLAG.pattern})|{INVISIBLE.pattern}")
+_UNSEEN = lazy_pattern(f"{INVISIBLE.pattern}|\u2800|(?<= ) | \\Z|\\\\(?=u\\{{)")
+_ODD_ENDS = lazy_pattern("[\ud800-\udfff]|\r(?!\n)")
 _NUMBER_SIGNS = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
 """Formats that are drawn, before the digits or letters they belong to."""
 _JOINERS = "\u200c\u200d"
 _ZWJ = "\u200d"
 _SPACE = "\u200b"
 _MONGOLIAN = "\u180b\u180c\u180d\u180f"
-_JOINING = re.compile("[\u0600-\u109f\u1780-\u1cff\ua800-\uaaff\ufb50-\ufdff\ufe70-\ufefc\U00010a00-\U00011fff]")
+_JOINING = lazy_pattern("[\u0600-\u109f\u1780-\u1cff\ua800-\uaaff\ufb50-\ufdff\ufe70-\ufefc\U00010a00-\U00011fff]")
 """Scripts in which joiners change how letters are drawn, at the end of a word as well."""
-_WITHOUT_BLANKS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+_WITHOUT_BLANKS = lazy_pattern("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 """Thai, Lao, Burmese, Khmer: a space without width parts their words."""
-_IDEOGRAPH = re.compile("[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_PICTURE = re.compile(
+_IDEOGRAPH = lazy_pattern("[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_PICTURE = lazy_pattern(
     "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u21ff\u2300-\u23ff\u24c2\u25a0-\u27bf\u2934\u2935\u2b00-\u2bff"
     "\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
 )
@@ -69,10 +71,10 @@ _KEYS = frozenset("#*0123456789")
 _KEYCAP = "\u20e3"
 
 
-_UNDRAWN = re.compile(f"[{INVISIBLE.pattern[1:-1]}\u0300-\u036f\u20d0-\u20f0\u2800\ufe20-\ufe2f]")
+_UNDRAWN = lazy_pattern(f"[{INVISIBLE.pattern[1:-1]}\u0300-\u036f\u20d0-\u20f0\u2800\ufe20-\ufe2f]")
 """Invisible characters, the blank of Braille, and the accents that NFKD separates from letters."""
 _CONTROLS = dict.fromkeys((*range(9), *range(14, 32), 127))
-_ENCODED = re.compile(
+_ENCODED = lazy_pattern(
     rf"""
     {ESCAPES.pattern} | <wbr\s*/?>
   | (?P<url>%(?:25)*(?:[0-7][0-9a-f]|[c-f][0-9a-f](?:%(?:25)*[89ab][0-9a-f])+))
@@ -82,7 +84,7 @@ _ENCODED = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """Escape sequences, and characters as URLs, HTML and literals of JSON spell them, also encoded again."""
-_ENCODED_BEGIN = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f%&<\\\\]")
+_ENCODED_BEGIN = lazy_pattern("[\x1b\x90\x98\x9b\x9d-\x9f%&<\\\\]")
 _PIECE = 128
 
 

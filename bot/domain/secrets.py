@@ -25,12 +25,13 @@ from typing import Any
 
 from bot.domain.characters import AS_LATIN, FoldedText, fold
 from bot.domain.conversations import Author, ConversationKey
+from bot.domain.lazy_pattern import lazy_pattern
 from bot.i18n import _, gettext_lazy, ngettext
 
 LINK_SECONDS = 600.0
 """Lifetime of a link, in seconds: long enough to fetch a key from another page."""
 
-LINK_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+LINK_TOKEN = lazy_pattern(r"[A-Za-z0-9_-]{43}")
 """Token of a link: 256 random bits in URL-safe base64."""
 
 
@@ -96,7 +97,7 @@ class SecretSpan:
     label: str
 
 
-VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+VARIABLE_NAME = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
 LEAST_BITS = 40.0
@@ -120,15 +121,15 @@ _LONG_RUN = 12
 _LEAST_VOWELS = 0.3
 """Share of vowels in `_LONG_RUN` letters of words; of random letters 23 % are vowels."""
 
-_RUNS = re.compile(r"[^\W\d_]+|\d+|[\W_]+")
-_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_]")
+_RUNS = lazy_pattern(r"[^\W\d_]+|\d+|[\W_]+")
+_PARTS = lazy_pattern(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_]")
 """Words of `camelCase`, `PascalCase` and `CAPITALS`."""
-_NO_WORD = re.compile(r"[^aeiouy]{5,}|[aeiouy]{4,}")
-_VOWELS = re.compile(r"[aeiouy]")
-_REPEAT = re.compile(r"(?P<one>.)(?P=one){3,}|(?P<several>.{2,16}?)(?P=several){2,}", re.DOTALL)
+_NO_WORD = lazy_pattern(r"[^aeiouy]{5,}|[aeiouy]{4,}")
+_VOWELS = lazy_pattern(r"[aeiouy]")
+_REPEAT = lazy_pattern(r"(?P<one>.)(?P=one){3,}|(?P<several>.{2,16}?)(?P=several){2,}", re.DOTALL)
 _LEET = str.maketrans("013457@$", "oleastas")
-_HEX = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
-_ALPHABETS = ((10, re.compile(r"[0-9]")), (26, re.compile(r"[a-z]")), (26, re.compile(r"[A-Z]")))
+_HEX = lazy_pattern(r"[0-9a-f-]+|[0-9A-F-]+")
+_ALPHABETS = ((10, lazy_pattern(r"[0-9]")), (26, lazy_pattern(r"[a-z]")), (26, lazy_pattern(r"[A-Z]")))
 _ROWS = ("01234567890", "abcdefghijklmnopqrstuvwxyz", "qwertyuiop", "asdfghjkl", "zxcvbnm")
 _SEQUENCES = (*_ROWS, *(row[::-1] for row in _ROWS))
 _SHORTEST_SEQUENCE = 4
@@ -210,25 +211,25 @@ def _sequence_length(text: str) -> int:
 
 MASK = "••••"
 
-_NAMES = re.compile(
+_NAMES = lazy_pattern(
     r"passw(or)?d|passphrase|secret(?!ar)|token(?!i[sz])|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|authorization"
     r"|credential|(^|[-_ ])(pwd|pin|otp|auth|cookie)($|[-_ ])",
     re.IGNORECASE,
 )
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_HARMLESS = re.compile(
+_CAMEL = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
+_HARMLESS = lazy_pattern(
     r"(^|[-_ ])(max|min|num|count|total|limit|next|page|input|output)[-_ ].*tokens?$|tokens$"
     r"|tokens?[-_ ](count|limit|budget|usage)$",
     re.IGNORECASE,
 )
 
-_RUN_TOGETHER = re.compile(
+_RUN_TOGETHER = lazy_pattern(
     r"passw(or[dt]|d)|passphrase|passcode|kennwort|motdepasse|contrase(n|nh)a|(api|access|private|secret|ssh|signing|"
     r"encryption)key|(access|bearer|auth|refresh|api)token|(seed|recovery|backup|mnemonic)(phrase|words?|codes?)|"
     r"(onetime|security|verification|authenticator|authentication|login|2fa|mfa)(code|pin|password)|"
     r"(credit|debit|bank)card(number|no)|cardnumber|(card|social)securitynumber"
 )
-_SHORT = re.compile(r"(^| )(pin|otp|totp|cvv|cvc|ssn|pwd|2fa|mfa)( |$)")
+_SHORT = lazy_pattern(r"(^| )(pin|otp|totp|cvv|cvc|ssn|pwd|2fa|mfa)( |$)")
 _LIKE_LATIN = AS_LATIN | str.maketrans("пτյ", "ntj")
 
 TOKEN = gettext_lazy("looks like a token")
@@ -260,7 +261,7 @@ _SHAPES = (
     (PASSWORD, _ASSIGNED),
 )
 # Words that follow these in sentences, as in `the password is wrong` and `Password: reset fails`.
-_ORDINARY = re.compile(
+_ORDINARY = lazy_pattern(
     r"a|about|after|all|already|also|always|an|and|any|as|at|because|before|blank|by|changed|compromised|"
     r"correct|disabled|empty|enabled|encrypted|exposed|expired|for|forgotten|from|hashed|hidden|how|if|in|"
     r"incorrect|invalid|it|kept|leaked|longer|lost|masked|missing|needed|never|no|not|now|of|on|only|"
@@ -269,10 +270,10 @@ _ORDINARY = re.compile(
     r"when|with|wrong",
     re.IGNORECASE,
 )
-_ONE_WORD = re.compile(r"(?i:bearer|basic)\s+[A-Z]?[a-z]+")
+_ONE_WORD = lazy_pattern(r"(?i:bearer|basic)\s+[A-Z]?[a-z]+")
 """`basic authentication`: a token of this length does not consist of small letters alone."""
 # One group for each shape tells which of them it was.
-_SECRETS = re.compile("|".join(f"({shape})" for _, shape in _SHAPES))
+_SECRETS = lazy_pattern("|".join(f"({shape})" for _, shape in _SHAPES))
 
 
 def is_secret_name(name: str) -> bool:
@@ -374,7 +375,7 @@ def _may_be_plain(name: str, value: str, longest: int) -> bool:
 
 
 _LONGEST_VARIABLE = 2000
-_ADDRESS_OR_PATH = re.compile(r"(?:https?://[^\s@?#/]+|~|\.{1,2})?(?P<path>/[^\s:;,=?#]*)?")
+_ADDRESS_OR_PATH = lazy_pattern(r"(?:https?://[^\s@?#/]+|~|\.{1,2})?(?P<path>/[^\s:;,=?#]*)?")
 """An address without credentials and query, or a path: long, and no secret if each of its parts can be guessed."""
 
 
@@ -386,8 +387,8 @@ def is_plain_variable(name: str, value: str) -> bool:
     return all(map(weakness, filter(None, (place["path"] or "").split("/")))) if place else bool(weakness(value))
 
 
-_PLACE_NAME = re.compile(r"(^|[-_ ])(file|folder|dir|directory|path|url|uri|address|host|database)$", re.IGNORECASE)
-_PLACE = re.compile(r"(?:[a-z][a-z0-9+.-]*://|~?/|\.{1,2}/|[A-Za-z]:[\\/])\S*|[\w.-]+(?:/[\w.-]+)*/[\w-]+\.\w{1,8}")
+_PLACE_NAME = lazy_pattern(r"(^|[-_ ])(file|folder|dir|directory|path|url|uri|address|host|database)$", re.IGNORECASE)
+_PLACE = lazy_pattern(r"(?:[a-z][a-z0-9+.-]*://|~?/|\.{1,2}/|[A-Za-z]:[\\/])\S*|[\w.-]+(?:/[\w.-]+)*/[\w-]+\.\w{1,8}")
 
 
 def names_a_place(name: str, value: str) -> bool:

@@ -5,11 +5,12 @@ General language only: no tool or server is known here.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+
+from bot.domain.lazy_pattern import lazy_pattern
 
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
 """Scripts written without spaces, or with particles attached to words: Thai to Korean, as a regex character class."""
@@ -25,10 +26,10 @@ _COMMON = """
 STOP_WORDS = frozenset(_COMMON.split())
 """English words that say little about the subject of a text."""
 
-_WORD = re.compile(rf"[{UNSPACED}]+|[^\W_{UNSPACED}]+(?:['\u2019][^\W_{UNSPACED}]+)*")
-_IS_UNSPACED = re.compile(rf"[{UNSPACED}]")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_VOWEL = re.compile(r"[aeiouy]")
+_WORD = lazy_pattern(rf"[{UNSPACED}]+|[^\W_{UNSPACED}]+(?:['\u2019][^\W_{UNSPACED}]+)*")
+_IS_UNSPACED = lazy_pattern(rf"[{UNSPACED}]")
+_CAMEL = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_VOWEL = lazy_pattern(r"[aeiouy]")
 _LONGEST_WORD = 40
 """Characters of a word that are compared."""
 

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from bot.domain.completions import ModelLimits
+from bot.domain.lazy_pattern import lazy_pattern
 from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, ModelUnavailable, SettingsError
 from bot.i18n import LazyText, gettext_lazy
 from bot.llm.providers import is_at
@@ -35,9 +36,11 @@ _QUOTE_LIMIT = 300
 _LONGEST_WAIT = 86_400.0
 _LATER = gettext_lazy("Ask again in a while.")
 _NO_KEY = "none"  # the vendors' clients insist on a key; servers without keys ignore it, the vendors refuse it
-_NUMBERED = re.compile(r"\btools(?:\[(\d{1,4})\]|\.(\d{1,4})\b)")
-_QUOTED = re.compile(r"(?:function|tool)\s+(?:name\s+)?['\"`]?([a-zA-Z0-9_-]{1,64})\b", re.IGNORECASE)
-_ADDRESS = re.compile(r"\w+://[^\s'\"<>)\]]*[^\s'\"<>)\].,;:]|(?:\b(?:\d{1,3}\.){3}\d{1,3}|\[[\da-f:]{3,}\])(?::\d+)?")
+_NUMBERED = lazy_pattern(r"\btools(?:\[(\d{1,4})\]|\.(\d{1,4})\b)")
+_QUOTED = lazy_pattern(r"(?:function|tool)\s+(?:name\s+)?['\"`]?([a-zA-Z0-9_-]{1,64})\b", re.IGNORECASE)
+_ADDRESS = lazy_pattern(
+    r"\w+://[^\s'\"<>)\]]*[^\s'\"<>)\].,;:]|(?:\b(?:\d{1,3}\.){3}\d{1,3}|\[[\da-f:]{3,}\])(?::\d+)?"
+)
 _BAD_REQUEST = frozenset({400, 422})
 
 
@@ -414,7 +417,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 _LONGEST = 8_192
 _DEEPEST_REASON, _MOST_REASONS = 4, 10
 """Characters of a text that are looked at: some services quote the whole request."""
-_STATUS = re.compile(r"[45][0-9]{2}")
+_STATUS = lazy_pattern(r"[45][0-9]{2}")
 _DENIED = frozenset({401, 403})
 _PASSING = frozenset({408, 409, 425, 429})
 _BY_STATUS = {
@@ -465,9 +468,9 @@ _PRECISE = _NAMES.keys() - {ErrorKind.KEY, ErrorKind.BUSY, ErrorKind.OUT_OF_ORDE
 
 _WORDS_ANYWHERE = {
     # Permanent errors, for which some services use the status 429.
-    ErrorKind.CREDIT: re.compile(r"(?i)insufficient[_ ](?:quota|balance)|balance is insuff|(?:hard|spending) limit"),
+    ErrorKind.CREDIT: lazy_pattern(r"(?i)insufficient[_ ](?:quota|balance)|balance is insuff|(?:hard|spending) limit"),
     # Also where a server breaks down over them.
-    ErrorKind.ATTACHMENTS: re.compile(
+    ErrorKind.ATTACHMENTS: lazy_pattern(
         r"(?i)could not process (?:image|pdf)|unable to process input image|image (?:exceeds|was specified using)"
         r"|image dimensions exceed|pdf (?:specified )?(?:was not valid|is password.protected|pages may be provided)"
         r"|many-image requests|(?:unsupported|invalid|corrupted) (?:image|file data|base64.{0,20}image)"
@@ -475,27 +478,27 @@ _WORDS_ANYWHERE = {
         r"|unknown variant `file`|does not support (?:files?|pdfs?)\b"
     ),
     # More tokens than the account may send in a minute, which no wait makes fewer: OpenAI says it with 413 or 429.
-    ErrorKind.TOO_LONG: re.compile(r"(?i)\brequest too large\b"),
+    ErrorKind.TOO_LONG: lazy_pattern(r"(?i)\brequest too large\b"),
 }
 """Messages that are recognised with any status."""
 
 _IMAGE = r"(?:image|vision|visual|multi-?modal|modalit|mmproj|picture)"
-_NO = re.compile(
+_NO = lazy_pattern(
     r"(?:\bnot?\b|n't|\bonly\b|un(?:supported|expected|known|recognized)|disabled|missing|without|must be|invalid"
     r"|cannot|lack|at most 0)"
 ).pattern
-_NO_IMAGES = re.compile(
+_NO_IMAGES = lazy_pattern(
     rf"(?is){_IMAGE}.{{0,80}}{_NO}|{_NO}.{{0,80}}{_IMAGE}|{_NO}.{{0,30}}content|content.{{0,60}}{_NO}.{{0,30}}(?:str|text)"
     r"|content.{0,40}should be|only (?:\w+ )?text|text.(?:input.)?only|expect(?:s|ed) .{0,20}(?:str|text)|valid string"
     r"|untagged enum|other than text|str type expected|concatenate str"
     r"|(?:require|need|use |select).{0,25}(?:vision|multi-?modal|vlm)"
 )
 """A refusal of every image, in the answer to a request with images."""
-_NO_VISION = re.compile(
+_NO_VISION = lazy_pattern(
     rf"(?is)model\b.{{0,40}}{_NO}.{{0,12}}(?:image support|images(?:[.,;]|\Z)|.{{0,18}}(?:vision|multi-?modal|image i))"
 )
 """The same, also if these images seem to be the reason."""
-_ONE_IMAGE = re.compile(
+_ONE_IMAGE = lazy_pattern(
     r"(?i)exceed|dimension|too (?:large|many|small|big)|corrupt|decod|download|fetch|format|base64|media.?type|mime"
     r"|pixel|identify|https|\b(?:png|jpe?g)\b|(?:\b|\d)[KMG]B\b|\bbytes\b|(?:at most|maximum|limit|up to)\D{0,20}[1-9]"
     r"|(?:un|not )able to|could not|more than|malformed|failed to (?!deser)"
@@ -506,20 +509,20 @@ _OF_IMAGES = frozenset({ErrorKind.REQUEST, ErrorKind.MODEL, ErrorKind.OUT_OF_ORD
 
 _MAX_TOKENS = "max[_ ]?(?:(?:completion|output)[_ ]?)?tokens"
 _WORDS: dict[ErrorKind, re.Pattern[str]] = {
-    ErrorKind.OUTPUT_LIMIT: re.compile(
+    ErrorKind.OUTPUT_LIMIT: lazy_pattern(
         rf"(?i){_MAX_TOKENS}\S*(?: or \S+)? (?:is )?too (?:large|high)|range of {_MAX_TOKENS}"
         rf"|{_MAX_TOKENS}(?:: \d+ > \d+|\W.{{0,50}}(?:must be|[<=]=|less than|at most|range|between|above"
         r"|exceeds (?:the|limit)|not exceed|greater than|limited to))"
         r"|supports? (?:at most|up to|a maximum of) \d+ (?:completion|output) tokens"
         r"|\d in the completion|number of output tokens|maximum tokens you requested exceeds"
     ),
-    ErrorKind.STREAM_OPTIONS: re.compile(r"(?i)stream_?options|include_usage|include_obfuscation|prompt_cache_key"),
-    ErrorKind.EFFORT: re.compile(
+    ErrorKind.STREAM_OPTIONS: lazy_pattern(r"(?i)stream_?options|include_usage|include_obfuscation|prompt_cache_key"),
+    ErrorKind.EFFORT: lazy_pattern(
         r"(?i)reasoning[_.]?effort|output_config|\beffort\b|thinking\.(?:type|budget|enabled|disabled)|budget_tokens"
         r"|thinking_?budget|only works in thinking|\badaptive\b|reasoning is mandatory|think value|enable_thinking"
         r"|(?:not|n't) support (?:thinking|reasoning)\b|\bthinking\b.{0,20}(?:not supported|extra inputs)"
     ),
-    ErrorKind.TOO_LONG: re.compile(
+    ErrorKind.TOO_LONG: lazy_pattern(
         r"(?i)prompt is too long|ContextWindowExceeded"
         r"|exceeds? (?:the |your )?(?:context limit|available context|model'?s? context)"
         r"|(?:context (?:window|length|size)|max(?:imum)? (?:model|context|prompt) length)"
@@ -529,49 +532,49 @@ _WORDS: dict[ErrorKind, re.Pattern[str]] = {
         r"|range of input length|input token count.{0,40}exceeds|max_new_tokens`? must be <="
         r"|\binputs`? must have less|context the overflows|longer than the model's context"
     ),
-    ErrorKind.CREDIT: re.compile(r"(?i)credit balance|current quota|insufficient (?:credit|fund)|key limit|unpaid"),
-    ErrorKind.KEY: re.compile(
+    ErrorKind.CREDIT: lazy_pattern(r"(?i)credit balance|current quota|insufficient (?:credit|fund)|key limit|unpaid"),
+    ErrorKind.KEY: lazy_pattern(
         r"(?i)api[ -]?key (?:is |was |has )?(?:not (?:valid|found)|invalid|expired|missing)"
         r"|(?:invalid|incorrect|expired|missing) api[ -]?key"
     ),
-    ErrorKind.REASONING: re.compile(
+    ErrorKind.REASONING: lazy_pattern(
         r"(?i)encrypted[ _]content|invalid `?signature`? in `?thinking|(?:redacted_)?thinking`? blocks?"
         r"|item of type 'reasoning'|'reasoning' was provided"
         r"|reasoning(?:_content|_details)?\b.{0,80}(?:not (?:permitted|supported|allowed)|unsupported|unexpected)"
         r"|(?:unknown|unrecognized|unexpected|unsupported|extra)\b.{0,80}\breasoning(?:_content|_details)?\b"
     ),
-    ErrorKind.NO_TOOLS: re.compile(
+    ErrorKind.NO_TOOLS: lazy_pattern(
         r"(?i)(?:not|n't) support (?:the use of )?(?:tools?|functions?)\b|requires --jinja|\btools: extra"
         r"|(?:tools?|function)(?: (?:use|calling|calls))?\S* (?:is|are|has) (?:not |un)(?:been )?(?:sup|enab|avail)"
         r"|(?:unrecognized|unknown|unsupported) (?:request )?(?:arg|para|field|name).{0,40}\btools\b(?![.\[])"
         r"|no endpoints found that support tool use"
         r"|\"?auto\"? tool choice requires"
     ),
-    ErrorKind.ROLES: re.compile(
+    ErrorKind.ROLES: lazy_pattern(
         r"(?i)roles must alternate|system message must be (?:at the beginning|the first)|multiple system messages"
         r"|must start with a user message|unexpected role"
     ),
-    ErrorKind.NO_SYSTEM: re.compile(
+    ErrorKind.NO_SYSTEM: lazy_pattern(
         r"(?i)(?:system|developer) (?:role|messages?|prompts?|instructions?) (?:is |are )?not "
         r"(?:supported|enabled|allowed)"
     ),
-    ErrorKind.TOKEN_LIMIT: re.compile(
+    ErrorKind.TOKEN_LIMIT: lazy_pattern(
         r"(?i)max_tokens\b.{0,60}(?:not (?:supported|permitted|allowed)|unsupported|max_completion_tokens)"
         r"|(?:unknown|unrecognized|unexpected|not support)\b.{0,40}\bmax_tokens\b"
     ),
-    ErrorKind.CACHE_MARKS: re.compile(
+    ErrorKind.CACHE_MARKS: lazy_pattern(
         r"(?i)cache_?(?:control|point)|prompt.?caching|content.{0,60}(?:must|should) be (?:a |of type )?(?:valid )?str"
     ),
-    ErrorKind.FAILED_CALL: re.compile(
+    ErrorKind.FAILED_CALL: lazy_pattern(
         r"(?i)failed to call a function|(?:failed|unable|error|could not).{0,20}pars\w+.{0,30}(?:tool|function) call"
         r"|(?:tool|function) call (?:validation|parsing) failed|failed_generation|error parsing tool call"
         r"|failed to parse (?:tool|input)"
     ),
-    ErrorKind.MODEL: re.compile(
+    ErrorKind.MODEL: lazy_pattern(
         r"(?i)(?:invalid|unknown|not a valid) model\b(?! (?:output|response))|model ident\w+ is invalid|no models load"
         r"|\bmodel(?: \S{1,100})? (?:(?:was |is )?not found|(?:does )?not exist|has been de(?:commission|precat)ed)"
     ),
-    ErrorKind.FILTERED: re.compile(r"(?i)content (?:management|filter(?:ing)?|usage) policy|flagged as"),
+    ErrorKind.FILTERED: lazy_pattern(r"(?i)content (?:management|filter(?:ing)?|usage) policy|flagged as"),
 }
 _OF_TEMPLATES = (ErrorKind.NO_TOOLS, ErrorKind.ROLES, ErrorKind.NO_SYSTEM, ErrorKind.FAILED_CALL)
 """Kinds that Ollama and llama.cpp report with the status 500."""
@@ -609,7 +612,7 @@ def classify_for_images(error: ProviderError) -> ErrorKind:
     return ErrorKind.ATTACHMENTS if kind is ErrorKind.REQUEST else kind
 
 
-_NUMBERS = re.compile(r"(?<![\w.])\d{2,7}(?![\w.]*\w)")
+_NUMBERS = lazy_pattern(r"(?<![\w.])\d{2,7}(?![\w.]*\w)")
 
 
 def accepted_tokens(error: ProviderError, asked: int) -> int:

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bot.domain.characters import visible
+from bot.domain.lazy_pattern import lazy_pattern
 from bot.domain.pins import Pinned, ReviewPolicy, ReviewStatus, first_pins, review_status
 from bot.domain.servers import HttpKind, ServerConfig, ToolNaming, kind_of
 from bot.domain.tools import OWN_SERVER, Tool, ToolKind
@@ -34,22 +35,22 @@ _LONGEST = 100_000
 """Maximum number of characters of a definition that are scanned."""
 _LONGEST_QUOTE = 60
 _SHORTEST_NAME = 6
-_ESCAPES = re.compile(r"\x1b[\[\]]|\x9b")
+_ESCAPES = lazy_pattern(r"\x1b[\[\]]|\x9b")
 # Allowed: all line ends, a byte order mark at the beginning, and joiners, which emoji and some scripts need.
-_HIDDEN = re.compile(
+_HIDDEN = lazy_pattern(
     "(?<=[^\n])\ufeff|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\u200b\u2060-\u2064\ud800-\udfff]"
     "|[\u202a-\u202e\u2066-\u2069]|[\U000e0000-\U000e007f]|[\U000e0100-\U000e01ef]"
     "|(?<=[A-Za-z0-9 ])[\u200c\u200d](?=[A-Za-z0-9 ])"
 )
-_COMMENT = re.compile(r"<!--")
-_ENCODED = re.compile(r"(?<![A-Za-z0-9+/])(?=[A-Za-z0-9+/]*[a-z])(?=[A-Za-z0-9+/]*[A-Z])(?=[A-Za-z0-9+/]*[0-9])"
+_COMMENT = lazy_pattern(r"<!--")
+_ENCODED = lazy_pattern(r"(?<![A-Za-z0-9+/])(?=[A-Za-z0-9+/]*[a-z])(?=[A-Za-z0-9+/]*[A-Z])(?=[A-Za-z0-9+/]*[0-9])"
                       r"[A-Za-z0-9+/]{80,}={0,2}")  # fmt: skip
-_PATHS = re.compile(
+_PATHS = lazy_pattern(
     r"~/\.(?:ssh|aws|gnupg|kube|netrc|cursor|npmrc|docker/config)\b|/etc/(?:passwd|shadow)\b"
     r"|\bid_(?:rsa|ed25519|ecdsa)\b|\.(?:aws/credentials|cursor/mcp\.json|ssh/)",
     re.IGNORECASE,
 )
-_ORDERS = re.compile(
+_ORDERS = lazy_pattern(
     r"""
     \b(?:ignore|disregard|forget|override)\s+(?:(?:all|any|of|the|your)\s+)*
         (?:previous|prior|above|earlier|preceding|other|system)\s+
@@ -65,12 +66,12 @@ _ORDERS = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_WORD = re.compile(r"[A-Za-z0-9_-]+")
-_COMPOSED = re.compile(r"[A-Za-z0-9][_-]+[A-Za-z0-9]|[a-z][A-Z]")
+_WORD = lazy_pattern(r"[A-Za-z0-9_-]+")
+_COMPOSED = lazy_pattern(r"[A-Za-z0-9][_-]+[A-Za-z0-9]|[a-z][A-Z]")
 _PROSE = ("title", "description")
 _LONGEST_NAME = 64
-_UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
-_LOOKS_MARKED = re.compile(r"_[0-9a-f]{8}$")
+_UNFIT = lazy_pattern(r"[^a-zA-Z0-9_-]")
+_LOOKS_MARKED = lazy_pattern(r"_[0-9a-f]{8}$")
 
 
 class ToolPinning:

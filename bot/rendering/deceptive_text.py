@@ -13,10 +13,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-import regex
+from typing import Any
 
 from bot.domain.characters import AS_LATIN, FLAG, is_drawn, skeleton
+from bot.domain.lazy_pattern import lazy_pattern
 from bot.domain.secrets import MASK
 from bot.i18n import _, format_list, gettext_lazy, ngettext, script_name
 from bot.rendering.text_safety import REPLACEMENT, show_invisible, single_line
@@ -31,8 +31,6 @@ _SCRIPTS = {
     "Katakana": "Kana", "Bopomofo": "Bopo", "Han": "Hani", "Hangul": "Hang", "Coptic": "Copt", "Lisu": "Lisu",
     "Deseret": "Dsrt", "Vai": "Vaii", "Tifinagh": "Tfng", "Yi": "Yiii", "Osage": "Osge",
 }  # fmt: skip
-_MATCHES = tuple((name, regex.compile(rf"\p{{Script_Extensions={name}}}")) for name in _SCRIPTS)
-_SHARED = regex.compile(r"[\p{Script_Extensions=Common}\p{Script_Extensions=Inherited}]")
 # Writing systems of several scripts: Chinese with Bopomofo, Japanese, Korean.
 _SYSTEMS = {
     "Han": {"Chinese", "Japanese", "Korean"},
@@ -45,12 +43,22 @@ _EAST_ASIAN = frozenset({"Chinese", "Japanese", "Korean"})
 OTHER = gettext_lazy("another script")
 
 
+@functools.cache
+def _patterns() -> tuple[Any, Sequence[tuple[str, Any]]]:
+    """Return the pattern of characters that scripts share, and those of the scripts by name."""
+    import regex  # noqa: PLC0415 - with its patterns a hundredth of a start
+
+    shared = regex.compile(r"[\p{Script_Extensions=Common}\p{Script_Extensions=Inherited}]")
+    return shared, [(name, regex.compile(rf"\p{{Script_Extensions={name}}}")) for name in _SCRIPTS]
+
+
 @functools.lru_cache(maxsize=4096)
 def scripts_of(character: str) -> frozenset[str]:
     """Return the scripts that use a character; empty for one that all of them share, such as a digit."""
-    if _SHARED.match(character):
+    shared, matches = _patterns()
+    if shared.match(character):
         return frozenset()
-    return frozenset(name for name, script in _MATCHES if script.match(character)) or frozenset({OTHER})
+    return frozenset(name for name, script in matches if script.match(character)) or frozenset({OTHER})
 
 
 def is_mixed(text: str) -> bool:
@@ -86,29 +94,31 @@ _ADDRESS = 120
 """Maximum characters of an address, because its end names the owner."""
 
 _TAGS = "\U000e0000-\U000e007f"
-_HIDDEN = re.compile(
+_HIDDEN = lazy_pattern(
     f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{_TAGS}\u202a-\u202e\u2066-\u2069\u00ad\u034f\u061c"
     "\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u2065\u206a-\u206f\ufe00-\ufe0f\ufeff\ufff0-\ufffb\U000e0080-\U000e0fff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]"
 )
 _MARKS_OF_DIRECTION = "\u200e\u200f\u061c"
 _BLANKS = "\u00a0\u115f\u1160\u1680\u2000-\u200a\u202f\u205f\u2800\u3000\u3164\uffa0\U0001d159"
-_BLANK = re.compile(f"[{_BLANKS}]+")
-_UNDRAWN = re.compile("[\ue000-\uf8ff\ufffc\U00016fe4\U000f0000-\U0010ffff]")
+_BLANK = lazy_pattern(f"[{_BLANKS}]+")
+_UNDRAWN = lazy_pattern("[\ue000-\uf8ff\ufffc\U00016fe4\U000f0000-\U0010ffff]")
 """Characters for private use, of objects and of fillers: most fonts draw nothing for them."""
-_RUN = re.compile(rf"(?<=\S)[ \t{_BLANKS}]{{{LONG_RUN},}}(?=\S)")
-_EMPTY = re.compile(rf"\n(?:[ \t{_BLANKS}]*\n){{{MANY_EMPTY - 1},}}")
+_RUN = lazy_pattern(rf"(?<=\S)[ \t{_BLANKS}]{{{LONG_RUN},}}(?=\S)")
+_EMPTY = lazy_pattern(rf"\n(?:[ \t{_BLANKS}]*\n){{{MANY_EMPTY - 1},}}")
 _ENDS = " \t\n" + "".join(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x2800, 0x3000, 0x3164)))
-_URL_HOST = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://(?:[^\s/?#\"'<>\\]*@)?([^\s/?#\"'<>\\:@]+)")
-_BARE_HOST = re.compile(r"(?<![\w.-])((?:[\w-]+\.)+[A-Za-z]{2,24})(?![\w-])")
-_FILE_NAME = re.compile(
+_URL_HOST = lazy_pattern(
+    r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://(?:[^\s/?#\"'<>\\]*@)?([^\s/?#\"'<>\\:@]+)"
+)
+_BARE_HOST = lazy_pattern(r"(?<![\w.-])((?:[\w-]+\.)+[A-Za-z]{2,24})(?![\w-])")
+_FILE_NAME = lazy_pattern(
     r".*\.(?:bak|bmp|cfg|conf|css|csv|docx?|gif|gz|html?|ini|jpe?g|js|json|log|odt|pdf|png|pptx?|rtf|sql|svg|tar|toml|tsv"
     r"|txt|webp|xlsx?|xml|ya?ml)",
     re.IGNORECASE,
 )
 """Names with an ending that is no top-level domain."""
-_WORD = re.compile(r"[^\W\d_]+")
-_DOTS = re.compile("[.\u3002\uff0e\uff61]")
+_WORD = lazy_pattern(r"[^\W\d_]+")
+_DOTS = lazy_pattern("[.\u3002\uff0e\uff61]")
 _WITH_LATIN_LOOKALIKES = frozenset(
     ("Cherokee", "Lisu", "Coptic", "Canadian_Aboriginal", "Deseret", "Osage", "Tifinagh", "Vai")
 )

@@ -10,6 +10,7 @@ import math
 import re
 from collections import Counter
 
+from bot.domain.lazy_pattern import lazy_pattern
 from bot.i18n import gettext_lazy
 
 WARNING = gettext_lazy(
@@ -17,7 +18,7 @@ WARNING = gettext_lazy(
     "`file:/path` here, and rotate it: it has been seen in a chat."
 )
 
-_KNOWN = re.compile(
+_KNOWN = lazy_pattern(
     "|".join(
         f"(?:{shape})"
         for shape in (
@@ -44,13 +45,13 @@ _KNOWN = re.compile(
         )
     )
 )
-_PIECES = re.compile(r"[A-Za-z0-9_-]+")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_HEX = re.compile(r"(?:[0-9a-f]+|[0-9A-F]+)")
+_PIECES = lazy_pattern(r"[A-Za-z0-9_-]+")
+_UUID = lazy_pattern(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_HEX = lazy_pattern(r"(?:[0-9a-f]+|[0-9A-F]+)")
 _LONG_HEX = 32
 _LONG = 24
 _LONG_LOWER = 32
-_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_WORDS = lazy_pattern(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _SHORT_WORDS = 3.3
 """Lowest average length of CamelCase words; in random letters and digits apparent words have about two letters."""
 
