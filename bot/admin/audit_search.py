@@ -115,6 +115,7 @@ class AuditSearch(ServerVerbs):
         "requests, approvals, denials and changes, by user and time",
         (A_SERVER, _PERSON, _SINCE, _KIND, _DOWNLOAD),
         aliases=("changes",),
+        reads=True,
     )
     async def _audit(self, request: CommandContext) -> Reply:
         name, number = request.arguments.get("server"), request.arguments.page

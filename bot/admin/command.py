@@ -108,6 +108,7 @@ HELP = Verb(
     (Parameter("verb", "which verb, or all of them: all", repeated=True),),
     RequiredRole.EVERYONE,
     ("?",),
+    reads=True,
 )
 SECRET_FIELD = "hidden"  # noqa: S105 - the name of a field
 """Name of the only field that takes a secret in clear text."""
@@ -173,9 +174,7 @@ class _Parser:
     def __init__(self, verb: Verb, command: str) -> None:
         self._verb = verb
         self._command = command
-        self._options = {
-            parameter.name: parameter for parameter in verb.parameters if parameter.shape is not ParameterKind.PLACE
-        }
+        self._options = {parameter.name: parameter for parameter in verb.parameters}
         self._options.setdefault(PAGE.name, PAGE)
         self._values: dict[str, list[str]] = {}
         self._positional: list[str] = []
@@ -215,9 +214,12 @@ class _Parser:
         self._values[program], self._values[argument] = [words[0]], [*words[1:]]
 
     def _assign_positional(self) -> None:
-        """Assign positional arguments: first to required parameters, then to optional ones in order."""
-        spare = len(self._positional) - sum(place.required for place in self._verb.places)
-        for place in self._verb.places:
+        """Assign positional arguments: first to required parameters, then to optional ones in order. A parameter that
+        was given by its name takes none.
+        """
+        places = [place for place in self._verb.places if place.name not in self._values]
+        spare = len(self._positional) - sum(place.required for place in places)
+        for place in places:
             if place.repeated:
                 for word in self._positional:
                     self._add_value(place, word)
@@ -359,11 +361,12 @@ def verb(
     who: RequiredRole = RequiredRole.ADMINS,
     aliases: tuple[str, ...] = (),
     command_line: tuple[str, str] | None = None,
+    reads: bool = False,
     free: bool = False,
     raw: bool = False,
 ) -> Callable[[_Method], _Method]:
     """Declare a method of `Verbs` as the handler of a verb: one that returns its reply, or yields several."""
-    described = Verb(path, summary, parameters, who, aliases, command_line)
+    described = Verb(path, summary, parameters, who, aliases, command_line, reads)
 
     def declare(method: _Method) -> _Method:
         setattr(method, _VERB, VerbHandler(described, method, free=free, raw=raw))

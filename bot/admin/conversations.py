@@ -176,6 +176,7 @@ class Conversations(Verbs):
         (Parameter("all", "everybody's in this workspace, for admins", ParameterKind.FLAG),),
         who=RequiredRole.EVERYONE,
         aliases=("ls",),
+        reads=True,
     )
     async def _list(self, request: CommandContext) -> Reply:
         everybody, here = request.arguments.has("all"), request.conversation
@@ -222,11 +223,12 @@ class Conversations(Verbs):
                     "last",
                 ),
                 rows,
+                tuple(("conversations", "show", row[0]) for row in rows),
             ),
             page=page_of(number, count, ("conversations", "list", *(("--all",) if everybody else ()))),
         )
 
-    @verb("show", "one conversation", (_WHICH,), who=RequiredRole.EVERYONE, aliases=("get", "read"))
+    @verb("show", "one conversation", (_WHICH,), who=RequiredRole.EVERYONE, aliases=("get", "read"), reads=True)
     async def _show(self, request: CommandContext) -> Reply:
         key = await self._find(request)
         views = await self._turns(key, SHOWN_TURNS)
@@ -290,7 +292,7 @@ class Conversations(Verbs):
             )
         return Reply(_("The conversation is deleted."))
 
-    @verb("export", "a conversation as Markdown", (_WHICH,), who=RequiredRole.EVERYONE, aliases=("save",))
+    @verb("export", "a conversation as Markdown", (_WHICH,), who=RequiredRole.EVERYONE, aliases=("save",), reads=True)
     async def _export(self, request: CommandContext) -> Reply:
         key = await self._find(request)
         views = await self._turns(key, EXPORTED_TURNS)

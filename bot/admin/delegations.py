@@ -58,7 +58,7 @@ class DelegationVerbs(Verbs):
             actions=(ReplyAction(_("End it"), ("approvals", "undelegate", person), ActionStyle.DANGER),),
         )
 
-    @verb("delegations", "who decides for whom, and until when", who=RequiredRole.EVERYONE)
+    @verb("delegations", "who decides for whom, and until when", who=RequiredRole.EVERYONE, reads=True)
     async def _list(self, request: CommandContext) -> Reply:
         found = await self._visible(request)
         headings = (gettext_lazy("approver"), gettext_lazy("delegate"), gettext_lazy("until"))

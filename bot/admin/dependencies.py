@@ -29,6 +29,7 @@ from bot.engine.policy.rules import RuleBook, Rules
 from bot.errors import DeliveryFailed
 from bot.i18n import gettext_lazy
 from bot.ports import (
+    BrowserSessionStore,
     GrantStore,
     LinkStore,
     LocaleStore,
@@ -205,6 +206,7 @@ class AdminStores:
     usage: UsageStore
     locales: LocaleStore
     archive: ReportingStore
+    sessions: BrowserSessionStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class Grants(Verbs):
         "permissions for later calls: tools that run without asking, and who allowed them",
         who=RequiredRole.EVERYONE,
         aliases=("grants",),
+        reads=True,
     )
     async def _list(self, request: CommandContext) -> Reply:
         grants = await self._visible_grants(request)

@@ -36,7 +36,13 @@ LOCALE = Resource((
 class PreferenceVerbs(Verbs):
     """Verbs of `/preferences`."""
 
-    @verb("show", "your language and time zone, and where they come from", who=RequiredRole.EVERYONE, aliases=("get",))
+    @verb(
+        "show",
+        "your language and time zone, and where they come from",
+        who=RequiredRole.EVERYONE,
+        aliases=("get",),
+        reads=True,
+    )
     async def _show(self, request: CommandContext) -> Reply:
         stored = await self._stored(request.member)
         return self._reply(_("Your language and time zone"), request.member, stored)

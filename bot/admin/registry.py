@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
+from bot.admin.browser_sessions import ConsoleVerbs
 from bot.admin.command import Command
 from bot.admin.conversations import Conversations
 from bot.admin.delegations import DelegationVerbs
@@ -162,6 +163,7 @@ class CommandRegistry:
             Command("approvals", "Approvals", DelegationVerbs(dependencies).handlers, rights, default="delegations"),
             Command("usage", "Tokens and money", UsageVerbs(dependencies).handlers, rights, default="me"),
             Command("preferences", "Your language and time zone", preferences.handlers, rights, default="show"),
+            Command("console", "The console in a browser", ConsoleVerbs(dependencies).handlers, rights, default="open"),
         )
         self._commands: Mapping[str, Command] = {command.name: command for command in commands}
         self._completion = Completion(self._commands, directory, dependencies.administration, profiles.known_names)

@@ -44,7 +44,11 @@ class CallLog(ServerVerbs):
     """Log of recent calls."""
 
     @verb(
-        "log", "the last calls, with user, outcome and error", (A_SERVER, _FAILED, _SINCE), aliases=("calls", "history")
+        "log",
+        "the last calls, with user, outcome and error",
+        (A_SERVER, _FAILED, _SINCE),
+        aliases=("calls", "history"),
+        reads=True,
     )
     async def _log(self, request: CommandContext) -> Reply:
         name, number = request.arguments.get("server"), request.arguments.page
@@ -77,7 +81,7 @@ class CallLog(ServerVerbs):
             _("Failed calls · {count} · times in {zone}", count=format_number(count), zone=format_time_zone())
             if failed
             else _("Calls · {count} · times in {zone}", count=format_number(count), zone=format_time_zone()),
-            Table(columns, rows),
+            Table(columns, rows, tuple(("mcp", "policy", "explain", f"{call.turn_id}:{call.n}") for call in calls)),
             page=page_of(number, count, (*words, *(("--since", since) if since else ()))),
         )
 
@@ -117,7 +121,7 @@ class ServerStatistics(ServerVerbs):
         super().__init__(dependencies, directory)
         self._sign_in_steps = sign_in_steps
 
-    @verb("stats", "calls and approvals: counts, outcomes, durations", (A_SERVER, _STATS_SINCE))
+    @verb("stats", "calls and approvals: counts, outcomes, durations", (A_SERVER, _STATS_SINCE), reads=True)
     async def _stats(self, request: CommandContext) -> Reply:
         name = request.arguments.get("server")
         server = await self._directory.find(name, request.conversation) if name else None
@@ -155,7 +159,7 @@ class ServerStatistics(ServerVerbs):
             ReplyAction(_("Find out about {server}", server=server.name), ("mcp", "doctor", server.name)),
         )
 
-    @verb("health", "how the database, the platforms and the servers stand")
+    @verb("health", "how the database, the platforms and the servers stand", reads=True)
     async def _health(self, request: CommandContext) -> Reply:
         health = await self._dependencies.process.health()
         servers = await self._directory.all(request.conversation)

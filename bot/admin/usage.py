@@ -63,6 +63,7 @@ class UsageVerbs(Verbs):
         (_SINCE,),
         who=RequiredRole.EVERYONE,
         aliases=("mine",),
+        reads=True,
     )
     async def _me(self, request: CommandContext) -> Reply:
         query = UsageQuery(self._since(request), person=request.author.principal)
@@ -71,7 +72,7 @@ class UsageVerbs(Verbs):
             _("Your usage"), query, UsageGrouping.MODEL, await self._dependencies.process.usage_limits(spender)
         )
 
-    @verb("channel", "usage of this channel, by user", (_SINCE, _BY))
+    @verb("channel", "usage of this channel, by user", (_SINCE, _BY), reads=True)
     async def _channel(self, request: CommandContext) -> Reply:
         spender = UsageOwner.of(request.author, request.conversation)
         query = UsageQuery(self._since(request), channel=spender.channel, workspace=spender.workspace)
@@ -82,7 +83,7 @@ class UsageVerbs(Verbs):
         ]
         return await self._reply(_("This channel"), query, _grouping(request, UsageGrouping.PERSON), limits)
 
-    @verb("workspace", "usage of this workspace, by user", (_SINCE, _BY))
+    @verb("workspace", "usage of this workspace, by user", (_SINCE, _BY), reads=True)
     async def _workspace(self, request: CommandContext) -> Reply:
         spender = UsageOwner.of(request.author, request.conversation)
         query = UsageQuery(self._since(request), workspace=spender.workspace)
@@ -93,7 +94,7 @@ class UsageVerbs(Verbs):
         ]
         return await self._reply(_("This workspace"), query, _grouping(request, UsageGrouping.PERSON), limits)
 
-    @verb("all", "usage of all workspaces, for the operator", (_SINCE, _BY))
+    @verb("all", "usage of all workspaces, for the operator", (_SINCE, _BY), reads=True)
     async def _all(self, request: CommandContext) -> Reply:
         if not self._dependencies.rights.administers_everywhere(request.member):
             raise CommandRejected(_("Only the operator sees every workspace. You can use `/usage workspace`."))

@@ -231,6 +231,7 @@ async def open_services(
             stores.usage,
             stores.locales,
             stores.reporting,
+            stores.sessions,
         ),
         operator=OperatorTerms(
             _catalog(settings, targets),

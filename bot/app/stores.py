@@ -7,6 +7,7 @@ from bot.domain.secret_binding import FindGrants, SecretGrants
 from bot.domain.turns import TurnLimits
 from bot.settings import Settings, read_environment
 from bot.storage.admin.api_tokens import SqlTokenStore
+from bot.storage.admin.browser_sessions import SqlBrowserSessionStore
 from bot.storage.admin.capabilities import SqlPinStore
 from bot.storage.admin.grants import SqlGrantStore
 from bot.storage.admin.installations import SqlInstallationStore
@@ -44,6 +45,7 @@ class Stores:
         self.leases = SqlLeases(database)
         self.pins = SqlPinStore(database)
         self.links = SqlLinkStore(database)
+        self.sessions = SqlBrowserSessionStore(database)
         self.tokens = SqlTokenStore(database)
         self.sign_ins = SqlSignInStore(database, box)
         self.usage = SqlUsageStore(database)

@@ -21,7 +21,7 @@ from bot.admin.dependencies import CommandDependencies, LinkService
 from bot.app.models import select_model
 from bot.app.secrets import secret_value
 from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole
-from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.conversations import CONSOLE, Author, ConversationKey, Member
 from bot.domain.hosts import is_this_machine
 from bot.domain.locales import Locale
 from bot.domain.secrets import LEAST_OPERATOR_BITS, weakness
@@ -31,12 +31,13 @@ from bot.engine.locales import LocaleResolver
 from bot.engine.policy.rules import can_approve
 from bot.engine.surfaces import Surfaces
 from bot.errors import DeliveryFailed, SettingsError
+from bot.platforms.console.local_user import login_name
 from bot.ports import LinkStore, Surface
 from bot.settings import Settings
 
 if TYPE_CHECKING:
     from bot.app.components import Runtime
-    from bot.web.application import Hook, Page
+    from bot.web.application import Hook, Page, WebApp
     from bot.web.dependencies import WebDependencies
     from bot.web.routes import RouteNames
     from bot.web.surface import ApiSurface
@@ -203,6 +204,49 @@ class PlatformUserMessenger:
                 f"give it the token for {conversation.platform} too",
             )
         return surface
+
+
+def console_pages(
+    settings: Settings, dependencies: WebDependencies, runtime: Runtime, surfaces: Sequence[Surface]
+) -> Sequence[Page]:
+    """Return the pages of the console. Their libraries load with the first page."""
+    from bot.web.application import console_routes  # noqa: PLC0415 - loaded only in processes that serve
+
+    return console_routes(partial(_load_console, settings, dependencies, runtime, surfaces))
+
+
+def _load_console(
+    settings: Settings, dependencies: WebDependencies, runtime: Runtime, surfaces: Sequence[Surface]
+) -> WebApp:
+    from bot.chat.approval_inbox import ApprovalsCommand, PendingCallReader  # noqa: PLC0415 - loads with the pages
+    from bot.chat.forms import CardForms  # noqa: PLC0415 - loads with the pages
+    from bot.web.authentication import TokenCheck  # noqa: PLC0415 - loads with the pages
+    from bot.web.console.application import build_console  # noqa: PLC0415 - loads Jinja2
+    from bot.web.console.dependencies import ConsoleDependencies  # noqa: PLC0415 - loads with the pages
+
+    stores = runtime.services.stores
+    messenger = PlatformUserMessenger(surfaces, dependencies.locales)
+    reader = PendingCallReader(stores.reporting, runtime.turn_log, runtime.services.rules, members=Surfaces(surfaces))
+
+    async def find_member(author: Author, conversation: ConversationKey) -> Member:
+        """Return a user of a platform, or of this machine's terminal: its own user is the operator."""
+        if conversation.platform == CONSOLE:
+            return Member(author, platform_admin=author.id == login_name())
+        return await messenger.member(author, conversation)
+
+    return build_console(
+        ConsoleDependencies(
+            web=dependencies,
+            commands=CardForms(runtime.engine, ApprovalsCommand(runtime.engine, runtime.commands, reader.read)),
+            sessions=stores.sessions,
+            links=stores.links,
+            tokens=TokenCheck(stores.tokens, secret_value(settings.admin_api_token)),
+            messenger=messenger,
+            find_member=find_member,
+            read_pending=reader.read,
+            address=(settings.public_url or "").rstrip("/"),
+        )
+    )
 
 
 def link_pages(parts: CommandDependencies, surfaces: Sequence[Surface], locales: LocaleResolver) -> Sequence[Page]:

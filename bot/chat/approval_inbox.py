@@ -100,7 +100,7 @@ MOST_READ = 10_000
 _ID = Parameter("id", "the id on the card, or its beginning", required=True)
 _REASON = Parameter("reason", "why, for the model", repeated=True)
 _SUMMARY = gettext_lazy("Calls that wait for your approval")
-_LIST = Verb("list", "the calls that wait for you, oldest first", (), RequiredRole.EVERYONE)
+_LIST = Verb("list", "the calls that wait for you, oldest first", (), RequiredRole.EVERYONE, reads=True)
 _APPROVE = Verb("approve", "approve one of them", (_ID, CONFIRM), RequiredRole.EVERYONE)
 _DENY = Verb("deny", "deny one of them", (_ID, _REASON), RequiredRole.EVERYONE)
 

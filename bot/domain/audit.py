@@ -57,6 +57,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         "unbound agent",
     ),
     "tokens": ("made token", "revoked token"),
+    "sessions": ("began session", "ended session"),
     "installations": ("installed app", "uninstalled app"),
     "deletions": ("deleted conversation", "deleted old turns", "deleted content", "forgot person"),
     "seals": (SEALED,),

@@ -53,11 +53,14 @@ class FormSubmission:
 
 @dataclass(frozen=True, slots=True)
 class Table(LazyFields):
-    """Rows under headings. Every cell is plain text. Headings are lazy texts, which programs get in English."""
+    """Rows under headings. Every cell is plain text. Headings are lazy texts, which programs get in English. `opens`
+    has the command for each row that shows more of it, its name first; it may be empty.
+    """
 
     TEXTS = ("headings",)
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    opens: tuple[tuple[str, ...], ...] = ()
 
 
 class ActionStyle(StrEnum):
@@ -238,7 +241,8 @@ class Parameter(LazyFields):
 class Verb(LazyFields):
     """Subcommand. `path` is `list` or `policy set`: at most two words, of which the first is a group. It is empty for
     the only verb of a command, such as `/agents`. `aliases` are alternative paths. `command_line` names the options
-    that take a command line after `--`: its program, and each of its arguments.
+    that take a command line after `--`: its program, and each of its arguments. A verb that `reads` changes nothing, so
+    that a link may run it.
     """
 
     TEXTS = ("summary",)
@@ -248,6 +252,7 @@ class Verb(LazyFields):
     who: RequiredRole = RequiredRole.ADMINS
     aliases: tuple[str, ...] = ()
     command_line: tuple[str, str] | None = None
+    reads: bool = False
 
     @property
     def usage(self) -> str:

@@ -23,6 +23,7 @@ from bot.ports.reporting import (
     UserActivity,
 )
 from bot.ports.stores import (
+    BrowserSessionStore,
     CallAudit,
     DirectCall,
     FaultStore,

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.browser_sessions import BrowserSession
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import Grant
 from bot.domain.health import Fault, FaultRecord
@@ -103,6 +104,24 @@ class LinkStore(Protocol):
 
     async def use_link(self, token: str) -> SecretLink | None:
         """Use up a link. Return it to one of several concurrent callers, None to the others."""
+
+
+class BrowserSessionStore(Protocol):
+    """Sessions in browsers, valid for IDLE_SECONDS and SESSION_SECONDS of `bot.domain.browser_sessions` by the
+    database's clock.
+    """
+
+    async def create(self, author: Author, conversation: ConversationKey, rights: str) -> tuple[BrowserSession, str]:
+        """Begin a session. Return its record and its secret, which is not stored."""
+
+    async def find(self, secret: str) -> BrowserSession | None:
+        """Return the valid session of a secret, or None. It counts as used now."""
+
+    async def sessions(self, principal: str = "") -> Sequence[BrowserSession]:
+        """Return the valid sessions of a user, of all users without a principal, the last used first."""
+
+    async def end(self, session_id: str, by: Author) -> bool:
+        """End a session. Return False if it has ended already."""
 
 
 class PolicyStore(Protocol):

@@ -14,7 +14,8 @@ leases            exclusive leases of processes
 quotas            rate limits shared by all processes; an expired row has no effect
 faults 1-n fault_reports   reported faults, and their reporters
 api_tokens        tokens of the HTTP API, as hashes
-one_time_links    links to enter one secret, for one user; tokens as hashes
+one_time_links    links to enter one secret or the console, for one user; tokens as hashes
+browser_sessions  sessions of users in the console; their secrets as hashes
 sign_ins          OAuth sign-ins by server and user, encrypted
 pending_sign_ins  started OAuth sign-ins; states as hashes
 installations     the app in workspaces, with encrypted tokens
@@ -457,6 +458,17 @@ one_time_links = _table(
     *_nullable(sa.Double, "used_at"),
 )
 sa.Index("one_time_links_expiry", one_time_links.c.expires_at)
+
+browser_sessions = _table(
+    "browser_sessions",
+    *_key(sa.Text, "hash"),
+    sa.Column("id", sa.Text, nullable=False, unique=True),
+    *_required(StorableText, "principal", "user_name"),
+    *_required(sa.Text, "conversation", "rights"),
+    *_required(sa.Double, "created_at", "used_at", "expires_at"),
+)
+sa.Index("browser_sessions_user", browser_sessions.c.principal)
+sa.Index("browser_sessions_expiry", browser_sessions.c.expires_at)
 
 # The body is encrypted, and bound to its server and user.
 sign_ins = _table(

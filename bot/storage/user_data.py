@@ -22,6 +22,7 @@ from bot.storage.database import StorableText, Store, insert_or_update, now, rep
 from bot.storage.tables import (
     approval_views,
     approvals,
+    browser_sessions,
     decisions,
     elicitations,
     feedback,
@@ -133,6 +134,9 @@ EXPORTED: Mapping[str, sa.Select[Any]] = {
     # Without the encrypted bodies.
     "sign_ins": sa.select(sign_ins.c.server_id, sign_ins.c.updated_at).where(sign_ins.c.principal == _person),
     "links": sa.select(*_links["server_id", "slot", "created_at", "used_at"]).where(_links.principal == _person),
+    "sessions": sa.select(*browser_sessions.c["id", "created_at", "used_at", "expires_at"]).where(
+        browser_sessions.c.principal == _person
+    ),
     "usage": sa.select(usage).where(usage.c.principal == _person).order_by(usage.c.at),
     "audit": sa.select(audit_rows).where(audit_rows.c.actor == _person).order_by(audit_rows.c.seq),
 }
@@ -162,7 +166,7 @@ _names = (
 )
 _deletions = [
     table.delete().where(table.c.principal == _person)
-    for table in (user_locales, feedback, grants, sign_ins, pending_sign_ins, one_time_links)
+    for table in (user_locales, feedback, grants, sign_ins, pending_sign_ins, one_time_links, browser_sessions)
 ]
 _anonymize_usage = usage.update().where(usage.c.principal == _person).values(principal=FORGOTTEN)
 

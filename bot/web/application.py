@@ -20,7 +20,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -30,12 +30,13 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot import __version__
+from bot.admin.browser_sessions import CONSOLE_PATH
 from bot.domain.api_clients import ApiClient
 from bot.domain.health import Health, HealthStatus
 from bot.i18n import DEFAULT_LANGUAGE, current_language, resolve_language, use_language
 from bot.logs import in_context
 from bot.ports import TokenStore
-from bot.web.authentication import AuthMiddleware, LoginThrottle
+from bot.web.authentication import AuthMiddleware, LoginThrottle, TokenCheck
 from bot.web.limits import (
     LARGEST_BODY,
     READING_SECONDS,
@@ -88,6 +89,8 @@ The whole description is <a href="/openapi.json">openapi.json</a>.</p>
 
 Page = BaseRoute
 """A route that takes no token, for `application`."""
+WebApp = ASGIApp
+"""Routes with their own handling of errors."""
 
 
 def application(
@@ -112,7 +115,7 @@ def application(
 
 
 def api_application(
-    routes: LazyRoutes,
+    routes: ASGIApp,
     tokens: TokenStore,
     admin_token: str,
     *,
@@ -125,20 +128,23 @@ def api_application(
     `admin_token` is the operator's own, empty for none.
     """
     limited = CallerLimits(BodyLimitMiddleware(routes, largest, seconds), shares or CallerShares())
-    return AuthMiddleware(limited, tokens, admin_token, throttle or LoginThrottle())
+    return AuthMiddleware(limited, TokenCheck(tokens, admin_token), throttle or LoginThrottle())
 
 
-class LazyRoutes:
+App = TypeVar("App", bound=ASGIApp)
+
+
+class LazyRoutes(Generic[App]):
     """The routes that `build` makes for the first request, in a thread: to load FastAPI and to analyze every handler
-    takes half a second and 15 MB, and many processes are never asked.
+    takes half a second and 15 MB, and many processes are never asked. The console loads Jinja2 so.
     """
 
-    def __init__(self, build: Callable[[], RouteNames]) -> None:
+    def __init__(self, build: Callable[[], App]) -> None:
         self._build = build
         self._building = asyncio.Lock()
-        self._built: RouteNames | None = None
+        self._built: App | None = None
 
-    async def built(self) -> RouteNames:
+    async def built(self) -> App:
         """Return the routes."""
         if self._built is None:
             async with self._building:
@@ -216,10 +222,16 @@ def hook_route(hook: Hook) -> Route:
     return Route(hook.path, respond, methods=["POST"])
 
 
+def console_routes(build: Callable[[], WebApp]) -> list[Page]:
+    """Return the routes of the console, which `build` makes for the first request."""
+    routes = LazyRoutes(build)
+    return [Route(CONSOLE_PATH, routes), Route(f"{CONSOLE_PATH}/{{rest:path}}", routes)]
+
+
 # -------------------- documentation
 
 
-def documentation_routes(routes: LazyRoutes) -> list[Page]:
+def documentation_routes(routes: LazyRoutes[RouteNames]) -> list[Page]:
     """Return `/openapi.json` and `/docs` of the API, which take no token, as pages for `application`."""
 
     async def openapi(_request: Request) -> Response:

@@ -71,13 +71,34 @@ def ensure_workspace(caller: ApiClient, workspace: str) -> str:
     return workspace
 
 
+class TokenCheck:
+    """API clients by their tokens. `admin_token` is the operator's own, empty for none."""
+
+    def __init__(self, tokens: TokenStore, admin_token: str) -> None:
+        self._tokens = tokens
+        self._admin_digest = hashlib.sha256(admin_token.encode()).digest() if admin_token else b""
+
+    @property
+    def operator_digest(self) -> str:
+        """Digest of the operator's token, which changes with it."""
+        return hashlib.sha256(self._admin_digest).hexdigest()
+
+    async def find_client(self, secret: str) -> ApiClient | None:
+        """Return the API client of a valid token, None for any other text."""
+        if not secret:
+            return None
+        if hmac.compare_digest(hashlib.sha256(secret.encode()).digest(), self._admin_digest):
+            return ApiClient(OPERATOR_NAME, ApiRole.ADMIN)
+        token = await self._tokens.find_by_secret(secret) if _TOKEN.fullmatch(secret) else None
+        return None if token is None else ApiClient(token.name, token.role, token.workspace, since=token.created_at)
+
+
 class AuthMiddleware:
     """Middleware that puts the API client into `request.state.caller`, or answers 401 or 429."""
 
-    def __init__(self, app: ASGIApp, tokens: TokenStore, admin_token: str, throttle: LoginThrottle) -> None:
+    def __init__(self, app: ASGIApp, check: TokenCheck, throttle: LoginThrottle) -> None:
         self._app = app
-        self._tokens = tokens
-        self._admin_digest = hashlib.sha256(admin_token.encode()).digest() if admin_token else b""
+        self._check = check
         self._throttle = throttle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,13 +118,10 @@ class AuthMiddleware:
     async def _caller(self, header: str, address: str) -> ApiClient:
         """Return the API client of a token. Valid tokens are accepted from throttled addresses too. Raises Problem."""
         scheme, _space, secret = header.partition(" ")
-        secret = secret.strip()
-        if scheme.lower() == "bearer" and secret:
-            if hmac.compare_digest(hashlib.sha256(secret.encode()).digest(), self._admin_digest):
-                return ApiClient(OPERATOR_NAME, ApiRole.ADMIN)
-            token = await self._tokens.find_by_secret(secret) if _TOKEN.fullmatch(secret) else None
-            if token is not None:
-                return ApiClient(token.name, token.role, token.workspace, since=token.created_at)
+        if scheme.lower() == "bearer":
+            client = await self._check.find_client(secret.strip())
+            if client is not None:
+                return client
         wait = self._throttle.record_failure(address)
         if wait:
             raise Problem(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.audit import AuditEntry, AuditQuery
+from bot.domain.browser_sessions import BrowserSession
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import DELEGATION, Grant
 from bot.domain.locales import Locale, UserLocale
@@ -366,6 +367,27 @@ class MemoryArchive:
     async def activity(self, since: float, workspace: str, server: str) -> Activity:
         self.looks.append((since, workspace, server))
         return self.activities
+
+
+@dataclass
+class MemorySessions:
+    """Sessions in browsers."""
+
+    open: dict[str, BrowserSession] = field(default_factory=dict)
+
+    async def create(self, author: Author, conversation: ConversationKey, rights: str) -> tuple[BrowserSession, str]:
+        session = BrowserSession(str(len(self.open) + 1), author, conversation, rights, NOW, NOW, NOW + 60)
+        self.open[session.id] = session
+        return session, session.id
+
+    async def find(self, secret: str) -> BrowserSession | None:
+        return self.open.get(secret)
+
+    async def sessions(self, principal: str = "") -> Sequence[BrowserSession]:
+        return [each for each in self.open.values() if principal in ("", each.author.principal)]
+
+    async def end(self, session_id: str, by: Author) -> bool:
+        return self.open.pop(session_id, None) is not None
 
 
 @dataclass

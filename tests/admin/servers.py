@@ -64,6 +64,7 @@ from tests.admin.memory_stores import (
     MemoryPolicies,
     MemoryProfiles,
     MemoryServers,
+    MemorySessions,
     MemoryUsage,
 )
 from tests.fakes.parts import ANA, BEN, HALL
@@ -210,6 +211,7 @@ class CommandHarness:
     archive: MemoryArchive = field(default_factory=MemoryArchive)
     grants: MemoryGrants = field(default_factory=MemoryGrants)
     locales: MemoryLocales = field(default_factory=MemoryLocales)
+    sessions: MemorySessions = field(default_factory=MemorySessions)
     usage: MemoryUsage = field(default_factory=MemoryUsage)
     named: dict[tuple[str, str], ApprovalPolicy] = field(default_factory=dict)
     """The operator's policies, by slug and tool."""
@@ -322,6 +324,7 @@ class CommandHarness:
                 self.usage,
                 self.locales,
                 self.archive,
+                self.sessions,
             ),
             OperatorTerms(
                 self.catalog,

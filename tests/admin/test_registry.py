@@ -18,7 +18,9 @@ async def test_a_misspelt_command_is_answered_with_the_one_that_was_meant() -> N
 
 async def test_a_command_unlike_any_other_is_answered_with_those_there_are() -> None:
     reply = await command_harness().ask("xyzzy")
-    known = "`/mcp`, `/profile`, `/ask`, `/agents`, `/conversations`, `/approvals`, `/usage`, `/preferences`"
+    known = (
+        "`/mcp`, `/profile`, `/ask`, `/agents`, `/conversations`, `/approvals`, `/usage`, `/preferences`, `/console`"
+    )
     assert reply.text == f"There is no such command. What there is: {known}."
 
 

@@ -30,6 +30,7 @@ async def test_list_shows_state_transport_tools_policy_problem_and_manager(held:
             ("✗ web-search", "failed", "streamable HTTP", "0", ""),
             ("● notes", "connected", "stdio", "3 (2 write, 1 destructive)", "1 runs, 1 asks, 1 blocked"),
         ),
+        (("mcp", "show", "web-search"), ("mcp", "show", "notes")),
     )
     assert reply.details == (
         ("web-search", "Server web-search cannot be reached. Fix: start it."),
@@ -143,6 +144,7 @@ async def test_tools_shows_risk_policy_and_one_line_of_each() -> None:
             ("notes__add", "writes", "asks", "Add a note."),
             ("notes__delete", "destructive", "blocked", ""),
         ),
+        tuple(("mcp", "policy", "set", "notes", tool) for tool in ("list", "add", "delete")),
     )
 
 

@@ -74,7 +74,17 @@ def _loaded_by(module: str) -> set[str]:
     return {name.partition(".")[0] for name in modules} | set(modules)
 
 
-PLATFORMS_AND_SERVICES = {"aiohttp", "alembic", "anthropic", "discord", "fastapi", "jsonschema", "openai", "slack_bolt"}
+PLATFORMS_AND_SERVICES = {
+    "aiohttp",
+    "alembic",
+    "anthropic",
+    "discord",
+    "fastapi",
+    "jinja2",
+    "jsonschema",
+    "openai",
+    "slack_bolt",
+}
 
 
 def test_a_chat_loads_no_heavy_library_before_its_first_prompt() -> None:

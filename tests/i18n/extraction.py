@@ -32,7 +32,8 @@ _API_FIELDS = frozenset({"Field", "Path", "Query", "Header"})
 @cache
 def marked_texts() -> frozenset[str | tuple[str, str]]:
     """Return every text of the code that is marked for the catalogues; plural texts as (singular, plural)."""
-    found = extract_from_dir(ROOT / "bot", method_map=[("**.py", "scripts.extract_texts:extract")])
+    methods = [("**.py", "scripts.extract_texts:extract"), ("**/templates/**.html", "jinja2")]
+    found = extract_from_dir(ROOT / "bot", method_map=methods)
     return frozenset(message if isinstance(message, str) else (message[0], message[1]) for _, _, message, _, _ in found)
 
 

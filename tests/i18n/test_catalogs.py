@@ -342,6 +342,17 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/mcp/toolbox.py": frozenset({"Correct them and call it again:\n{}"}),
     "bot/mcp/transports/http.py": frozenset({"no answer", "nothing more"}),
     "bot/web/api/profiles.py": frozenset({"It has been made."}),  # OpenAPI
+    "bot/web/console/application.py": frozenset({"GET POST", "public, max-age={}, immutable"}),
+    "bot/web/console/command_pages.py": frozenset({'attachment; filename="{}"', "text/plain; charset=utf-8"}),
+    "bot/web/console/rendering.py": frozenset(
+        {
+            (
+                "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
+                "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+            ),
+            "noindex, nofollow, noarchive",
+        }
+    ),
     "bot/web/api/responses.py": frozenset(
         {
             "image {}",  # for the model

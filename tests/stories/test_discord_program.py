@@ -292,8 +292,8 @@ async def test_the_doctor_says_what_discord_lets_the_bot_do_and_what_is_missing(
         assert "✓ discord · token  It is countersign, application " in found.out
         assert "✓ discord · server Acme  The bot may do there what it needs." in found.out
         assert (
-            "! discord · commands  Discord does not know /agents, /approvals, /ask, /conversations, /mcp, "
-            "/preferences, /profile, /usage." in found.out
+            "! discord · commands  Discord does not know /agents, /approvals, /ask, /console, /conversations, "
+            "/mcp, /preferences, /profile, /usage." in found.out
         )
 
         discord.app.message_content = False

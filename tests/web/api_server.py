@@ -22,7 +22,7 @@ import httpx2
 from bot.app.components import Runtime
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import open_runtime
-from bot.app.web import attach_surface, build_web_dependencies, link_pages, open_surface, serve_web
+from bot.app.web import attach_surface, build_web_dependencies, console_pages, link_pages, open_surface, serve_web
 from bot.domain.api_clients import ApiRole
 from bot.domain.servers import EVERYWHERE
 from bot.llm.models import ModelChoice
@@ -121,7 +121,10 @@ async def opened_api(
         ) as runtime:
             attach_surface(surface, read, runtime)
             parts = build_web_dependencies(read, runtime, surface)
-            pages = link_pages(parts.command_dependencies, [surface, *(surfaces or [])], parts.locales)
+            pages = [
+                *link_pages(parts.command_dependencies, [surface, *(surfaces or [])], parts.locales),
+                *console_pages(read, parts, runtime, [surface, *(surfaces or [])]),
+            ]
             async with (
                 serve_web(read, dependencies=parts, pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, verify=False) as client,

@@ -16,7 +16,7 @@ from bot.app.components import Runtime
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import open_runtime
 from bot.app.stores import Stores
-from bot.app.web import attach_surface, build_web_dependencies, link_pages, open_surface, serve_web
+from bot.app.web import attach_surface, build_web_dependencies, console_pages, link_pages, open_surface, serve_web
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -106,7 +106,9 @@ async def opened_pages(
     async with open_runtime(read, read_operator_files(read), DEMO, surfaces, operator=operator) as runtime:
         attach_surface(programs, read, runtime)
         dependencies = build_web_dependencies(read, runtime, programs) if api else None
-        pages = link_pages(runtime.services.command_dependencies, surfaces, runtime.services.locales)
+        pages = [*link_pages(runtime.services.command_dependencies, surfaces, runtime.services.locales)]
+        if dependencies is not None:
+            pages += console_pages(read, dependencies, runtime, surfaces)
         async with (
             serve_web(read, dependencies=dependencies, pages=pages) as port,
             httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,

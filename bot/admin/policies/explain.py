@@ -59,6 +59,7 @@ class PolicyExplain(ServerVerbs):
         ),
         aliases=("explain", "why"),
         free=True,
+        reads=True,
     )
     async def _explain(self, request: CommandContext) -> Reply:
         if request.arguments.has("tool"):

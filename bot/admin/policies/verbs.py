@@ -213,7 +213,7 @@ class ServerPolicies(ServerVerbs):
 
     # Listing
 
-    @verb("policy list", "tools that run, ask and never run", (A_SERVER,), aliases=("policy", "policies"))
+    @verb("policy list", "tools that run, ask and never run", (A_SERVER,), aliases=("policy", "policies"), reads=True)
     async def _list(self, request: CommandContext) -> Reply:
         name = request.arguments.get("server")
         if name:
@@ -226,11 +226,12 @@ class ServerPolicies(ServerVerbs):
         if not rows and not others:
             return Reply(_("No tools are loaded yet, and no server has a policy. `/mcp list` says why."))
         command = ("mcp", "policy", "list", *((servers[0].name,) if name else ()))
+        page = page_rows(rows, request.arguments.page)
+        # The row of a whole server names no tool, and has no risk.
+        opens = tuple(("mcp", "policy", "set", row[0], *((row[1],) if row[2] else ())) for row in page)
         return Reply(
             _("Policies · {count}", count=len(rows)),
-            Table(
-                ("server", "tool", "risk", "policy", "set by an admin"), tuple(page_rows(rows, request.arguments.page))
-            ),
+            Table(("server", "tool", "risk", "policy", "set by an admin"), tuple(page), opens),
             tuple(others),
             page=page_of(request.arguments.page, len(rows), command),
         )

@@ -75,7 +75,7 @@ class AskAgent(Verbs):
 class AgentList(ServerVerbs):
     """The verb of `/agents`."""
 
-    @verb("", "who can be asked by name here, and what each does", who=RequiredRole.EVERYONE)
+    @verb("", "who can be asked by name here, and what each does", who=RequiredRole.EVERYONE, reads=True)
     async def _list(self, request: CommandContext) -> Reply:
         administration = self._dependencies.administration
         profiles = administration.rule_book.agent_profiles(request.conversation)

@@ -95,7 +95,7 @@ class Profiles(ServerVerbs):
         """Profile names last read, by workspace. Completion uses them without a query."""
         return self._service.known_names
 
-    @verb("list", "every profile and where it holds", who=RequiredRole.EVERYONE, aliases=("ls",))
+    @verb("list", "every profile and where it holds", who=RequiredRole.EVERYONE, aliases=("ls",), reads=True)
     async def _list(self, request: CommandContext) -> Reply:
         profiles = await self._service.all(request.conversation)
         if not profiles:
@@ -113,13 +113,18 @@ class Profiles(ServerVerbs):
             )
             for profile in page_rows(profiles, request.arguments.page)
         )
+        administers = self._dependencies.rights.administers(request.member)
         return Reply(
             _("Profiles · {count}", count=len(profiles)),
-            Table(("profile", "holds in", "asked by name in", "model", "servers", "policies"), rows),
+            Table(
+                ("profile", "holds in", "asked by name in", "model", "servers", "policies"),
+                rows,
+                tuple(("profile", "show", row[0]) for row in rows) if administers else (),
+            ),
             page=page_of(request.arguments.page, len(profiles), ("profile", "list")),
         )
 
-    @verb("show", "one profile in full", (_PROFILE_NAME,), aliases=("get",))
+    @verb("show", "one profile in full", (_PROFILE_NAME,), aliases=("get",), reads=True)
     async def _show(self, request: CommandContext) -> Reply:
         profile = await self._service.find(request.arguments.get("profile"), request.conversation)
         servers = await self._directory.all(request.conversation)

@@ -71,6 +71,7 @@ class CatalogCommands(Verbs):
         "catalog",
         "servers that can be added by name",
         (Parameter("words", "what it is called or does", repeated=True),),
+        reads=True,
     )
     async def _list(self, request: CommandContext) -> Reply:
         words = " ".join(request.arguments.get_all("words"))
@@ -83,14 +84,17 @@ class CatalogCommands(Verbs):
             text = _("No server of the catalog has these words. `/mcp add NAME URL` adds any other.")
             return Reply(text, details=problem, failed=True)
         count, number = len(result.servers), request.arguments.page
-        rows = ((server.name, server.description or server.title, server.needs) for server in result.servers)
+        rows = tuple(
+            (server.name, server.description or server.title, server.needs)
+            for server in page_rows(result.servers, number)
+        )
         return Reply(
             ngettext(
                 "{n} server can be added by name: `/mcp add NAME`.",
                 "{n} servers can be added by name: `/mcp add NAME`.",
                 count,
             ),
-            Table(("name", "what", "needs"), tuple(page_rows(tuple(rows), number))),
+            Table(("name", "what", "needs"), rows, tuple(("mcp", "catalog", row[0]) for row in rows)),
             problem,
             page=page_of(number, count, ("mcp", "catalog", *request.arguments.get_all("words"))),
         )

@@ -209,15 +209,30 @@ class ServerListing(Verbs):
         _FILTERS,
         who=RequiredRole.EVERYONE,
         aliases=("ls", "servers", "status"),
+        reads=True,
     )
     async def _list(self, request: CommandContext) -> Reply | Answers:
         return self._reply_until_settled(self._list_reply, request)
 
-    @verb("show", "one server in full", (SERVER,), who=RequiredRole.EVERYONE, aliases=("info", "get", "describe"))
+    @verb(
+        "show",
+        "one server in full",
+        (SERVER,),
+        who=RequiredRole.EVERYONE,
+        aliases=("info", "get", "describe"),
+        reads=True,
+    )
     async def _show(self, request: CommandContext) -> Reply | Answers:
         return self._reply_until_settled(self._show_reply, request)
 
-    @verb("tools", "the tools, and which of them ask first", (A_SERVER,), who=RequiredRole.EVERYONE, aliases=("tool",))
+    @verb(
+        "tools",
+        "the tools, and which of them ask first",
+        (A_SERVER,),
+        who=RequiredRole.EVERYONE,
+        aliases=("tool",),
+        reads=True,
+    )
     async def _tools(self, request: CommandContext) -> AsyncIterator[Reply]:
         """Yield a reply at once, and another one after servers without capabilities were synced."""
         servers = await self._requested_servers(request)
@@ -276,7 +291,11 @@ class ServerListing(Verbs):
             _("MCP servers · {count} · {trouble} in trouble", count=len(servers), trouble=trouble)
             if trouble
             else _("MCP servers · {count}", count=len(servers)),
-            Table(("server", "state", "transport", "tools", "policy"), rows),
+            Table(
+                ("server", "state", "transport", "tools", "policy"),
+                rows,
+                tuple(("mcp", "show", server.name) for server in page),
+            ),
             tuple(details),
             actions=(
                 *add,
@@ -454,11 +473,16 @@ class ServerListing(Verbs):
             (tool.name, risk(tool), self._tool_state(server, tool, waiting, request), _summary(tool))
             for server, tool in page_rows(tools, request.arguments.page)
         )
+        opens = tuple(
+            ("mcp", "policy", "set", server.name, tool.original_name)
+            for server, tool in page_rows(tools, request.arguments.page)
+            if self._dependencies.rights.administers(request.member)
+        )
         named = (servers[0].name,) if request.arguments.get("server") else ()
         reviews = tuple((gettext_lazy("review"), note) for server in servers if (note := self._review_note(server)))
         return Reply(
             _("Tools · {count}", count=len(tools)),
-            Table(("tool", "risk", "policy", "what it does"), rows),
+            Table(("tool", "risk", "policy", "what it does"), rows, opens),
             (*reviews, *left_out),
             page=page_of(request.arguments.page, len(tools), ("mcp", "tools", *named)),
         )

@@ -162,7 +162,15 @@ class ResourceCommands(Verbs):
     def __init__(self, directory: ServerDirectory) -> None:
         self._directory = directory
 
-    @verb("resource list", "resources of servers", (A_SERVER, _WORDS), who=_EVERYONE, aliases=("resources",), free=True)
+    @verb(
+        "resource list",
+        "resources of servers",
+        (A_SERVER, _WORDS),
+        who=_EVERYONE,
+        aliases=("resources",),
+        free=True,
+        reads=True,
+    )
     async def _list(self, request: CommandContext) -> Reply:
         name, words = request.arguments.get("server"), request.arguments.get_all("words")
         servers = await self._servers(name, request)
@@ -344,7 +352,14 @@ class PromptCommands(Verbs):
         given = {argument: value for name, argument in names if (value := values.get(name, "").strip())}
         return self._start(server, tool, prompt, given, submission)
 
-    @verb("prompt list", "texts that servers write to ask with", (A_SERVER,), who=_EVERYONE, aliases=("prompts",))
+    @verb(
+        "prompt list",
+        "texts that servers write to ask with",
+        (A_SERVER,),
+        who=_EVERYONE,
+        aliases=("prompts",),
+        reads=True,
+    )
     async def _list(self, request: CommandContext) -> Reply:
         return await self._list_reply(request)
 

@@ -151,6 +151,7 @@ class ServerReview(Verbs):
         "tools that are new or have changed, with the differences",
         (A_SERVER, _TOOL),
         aliases=("review", "review list"),
+        reads=True,
     )
     async def _show(self, request: CommandContext) -> Reply:
         name = request.arguments.get("server")
@@ -210,6 +211,7 @@ class ServerReview(Verbs):
             Table(
                 ("server", "tools", "which"),
                 tuple((server.name, str(len(tools)), shorten(_names(tools))) for server, tools in page),
+                tuple(("mcp", "review", "show", server.name) for server, _tools in page),
             ),
             actions=tuple(
                 ReplyAction(_("Review {server}", server=server.name), ("mcp", "review", "show", server.name))

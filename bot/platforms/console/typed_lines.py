@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, str] = {
     "/quit": gettext_lazy("leave (also Ctrl-D)"),
 }
 _ELSEWHERE = frozenset(
-    {"/mcp", "/profile", "/agents", "/ask", "/conversations", "/usage", "/preferences", "/approvals"}
+    {"/mcp", "/profile", "/agents", "/ask", "/conversations", "/usage", "/preferences", "/approvals", "/console"}
 )
 """Commands that the engine's side answers."""
 

@@ -51,7 +51,7 @@ OPS_CHANNEL = gettext_lazy("ops channel")
 _TOKEN = gettext_lazy("token")
 _SERVERS = gettext_lazy("servers")
 COMMANDS_CHECK = gettext_lazy("commands")
-COMMANDS = ("agents", "approvals", "ask", "conversations", "mcp", "preferences", "profile", "usage")
+COMMANDS = ("agents", "approvals", "ask", "console", "conversations", "mcp", "preferences", "profile", "usage")
 NAMED = 10
 """Servers that are looked at one by one; the rest is counted."""
 READS_ALL = gettext_lazy("It is switched on: conversations go on in threads without a mention.")

@@ -32,7 +32,7 @@ def manifest_list(key: str) -> list[str]:
 def test_the_manifest_has_exactly_what_the_tables_have() -> None:
     assert manifest_list("bot") == [scope.name for scope in SCOPES]
     assert manifest_list("bot_events") == list(EVENTS)
-    commands = ["mcp", "profile", "agents", "ask", "conversations", "usage", "preferences", "approvals"]
+    commands = ["mcp", "profile", "agents", "ask", "conversations", "usage", "preferences", "approvals", "console"]
     assert re.findall(r"command: /(\w+)", MANIFEST) == commands
 
 

@@ -1,0 +1,38 @@
+"""Dependencies of the console's pages, apart from Jinja2, which loads with the first page."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from bot.admin.dependencies import Rights, UserMessenger
+from bot.chat.approval_inbox import ReadPendingCalls
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.ports import BrowserSessionStore, Commands, LinkStore
+from bot.web.authentication import LoginThrottle, TokenCheck
+from bot.web.dependencies import WebDependencies
+
+FindMember = Callable[[Author, ConversationKey], Awaitable[Member]]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleDependencies:
+    """Dependencies of the pages. `commands` are those of a chat, with the forms of cards. `find_member` returns a user
+    with the rights of now and raises DeliveryFailed. `address` is PUBLIC_URL, empty without one.
+    """
+
+    web: WebDependencies
+    commands: Commands
+    sessions: BrowserSessionStore
+    links: LinkStore
+    tokens: TokenCheck
+    messenger: UserMessenger
+    find_member: FindMember
+    read_pending: ReadPendingCalls
+    address: str = ""
+    attempts: LoginThrottle = field(default_factory=LoginThrottle)
+
+    @property
+    def rights(self) -> Rights:
+        """Rights that decide which verbs a user sees."""
+        return self.web.command_dependencies.rights

@@ -1,0 +1,137 @@
+"""Verbs, replies and forms as pages of the console, over a real socket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.admin.command import CommandContext, verb
+from bot.admin.grants import Grants
+from bot.domain.api_clients import ApiRole
+from bot.domain.commands import Reply, RequiredRole
+from tests.fakes.mcp.endpoint import FakeEndpoint
+from tests.web.api_server import Api, opened_api
+from tests.web.browser import Browser
+from tests.web.local_server import ON_THIS_MACHINE
+from tests.web.test_console_sign_in import sign_in
+
+MARKUP = "<b onload=alert(1)>x</b> \u202e & \"'"
+
+
+@pytest.fixture
+async def browser(api: Api) -> Browser:
+    return await sign_in(api)
+
+
+async def test_the_list_of_servers_leads_to_each_with_its_tabs_and_actions(browser: Browser) -> None:
+    await browser.open("/console/run/mcp?w=list")
+    assert "MCP servers · 1" in browser.text
+    await browser.open(browser.link("● fake"))
+    for shown in ("MCP server fake", "Tools", "Policy list", "Actions", "verify", "whether a server can be used"):
+        assert shown in browser.text
+
+
+async def test_a_server_is_added_by_its_form_verified_and_removed_with_its_name(
+    browser: Browser, jira: FakeEndpoint
+) -> None:
+    await browser.open("/console/run/mcp?w=list")
+    await browser.send("Add a server")
+    await browser.send("Add and verify", f_title="jira", f_where=jira.url)
+    assert "jira" in browser.text
+    await browser.open("/console/run/mcp?w=show&w=jira")
+    await browser.send("verify")
+    assert "is verified" in browser.text
+    await browser.open("/console/run/mcp?w=show&w=jira")
+    await browser.send("'remove'")
+    await browser.send("Type jira to confirm", a_typed="jira")
+    await browser.open("/console/run/mcp?w=list")
+    assert "jira" not in browser.text
+
+
+async def test_the_policy_of_a_tool_is_chosen_on_its_page(browser: Browser, api: Api) -> None:
+    await browser.open("/console/run/mcp?w=tools&w=fake")
+    await browser.open(browser.link("fake__look"))
+    assert [value for name, value in browser.form("Run").fields if name in ("a.server", "a.tool")] == [
+        "fake",
+        "look",
+    ]
+    await browser.send("Run", a_policy="deny")
+    [rule] = await api.runtime.services.stores.policies.rules()
+    assert (rule.tool, rule.policy.value) == ("look", "ALWAYS_DENY")
+
+
+async def test_a_mistake_in_a_form_is_named_and_what_was_typed_stays(browser: Browser) -> None:
+    await browser.open("/console/run/mcp?w=log")
+    await browser.send("Show", a_since="when pigs fly")
+    assert "`--since`" not in browser.text
+    assert "--since is a point in time" in browser.text
+    assert dict(browser.form("Show").fields)["a.since"] == "when pigs fly"
+
+
+async def test_a_verb_that_is_added_tomorrow_appears_without_a_change(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Tomorrow(Grants):
+        @verb("juggle", "throw three balls", who=RequiredRole.EVERYONE, reads=True)
+        async def _juggle(self, request: CommandContext) -> Reply:
+            return Reply("Three balls are in the air.")
+
+    monkeypatch.setattr("bot.admin.mcp.Grants", Tomorrow)
+    async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
+        browser = await sign_in(api)
+        await browser.open("/console/commands")
+        assert "throw three balls" in browser.text
+        await browser.open(browser.link("juggle"))
+        assert "Three balls are in the air." in browser.text
+
+
+async def test_a_member_sees_and_runs_no_verb_of_admins(api: Api) -> None:
+    browser = await sign_in(api, await api.token("ci", ApiRole.MEMBER))
+    await browser.open("/console/commands")
+    assert "audit" not in browser.text
+    assert "w=audit" not in browser.page.text
+    await browser.open("/console/run/mcp?w=audit")
+    assert "Only" in browser.text
+    assert "can do this" in browser.text
+
+
+async def test_markup_and_hidden_characters_in_names_are_text(browser: Browser) -> None:
+    for path in ("/console/run/mcp", "/console/run/" + "x" * 3000, "/console/run/mcp"):
+        page = await browser.open(path, params={"w": ["show", MARKUP * 100]})
+        assert "<b onload" not in page.text
+        assert "\u202e" not in browser.text
+
+
+async def test_pages_follow_the_language_of_the_browser(browser: Browser) -> None:
+    page = await browser.open("/console/run/mcp?w=list", headers={"Accept-Language": "ja"})
+    assert '<html lang="ja">' in page.text
+    assert page.headers["content-language"] == "ja"
+
+
+async def test_the_audit_is_searched_by_its_form_and_downloaded(browser: Browser) -> None:
+    await browser.open("/console/run/mcp?w=audit")
+    await browser.send("Show", a_kind="sessions")
+    assert "began session" in browser.text
+    await browser.open(browser.link("Download"))
+    file = await browser.request("GET", browser.link("Download audit.csv"))
+    assert file.headers["content-disposition"] == 'attachment; filename="audit.csv"'
+    assert "began session" in file.text
+
+
+async def test_a_secret_is_typed_into_the_page_and_not_shown_again(
+    browser: Browser, jira: FakeEndpoint, api: Api
+) -> None:
+    await browser.open("/console/run/mcp?w=add")
+    await browser.send("Run", a_name="jira", a_url=jira.url, a_auth="api_key")
+    assert 'type="password"' in browser.page.text
+    await browser.send("'form'", f_hidden="s3cret-of-the-board")
+    assert "s3cret-of-the-board" not in browser.page.text
+    servers = api.runtime.services.stores.servers
+    [record] = await servers.records()
+    assert dict(await servers.read_secrets(record)) == {"auth": "s3cret-of-the-board"}
+
+
+async def test_an_unknown_command_is_a_page(browser: Browser) -> None:
+    for path in ("/console/run/nothing", "/console/run/mcp?w=nothing", "/console/nowhere"):
+        assert (await browser.open(path)).status_code == 404
