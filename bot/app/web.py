@@ -226,7 +226,8 @@ def _load_console(
 
     stores = runtime.services.stores
     messenger = PlatformUserMessenger(surfaces, dependencies.locales)
-    reader = PendingCallReader(stores.reporting, runtime.turn_log, runtime.services.rules, members=Surfaces(surfaces))
+    members = Surfaces(surfaces)
+    reader = PendingCallReader(stores.reporting, runtime.turn_log, runtime.services.rules, members=members)
 
     async def find_member(author: Author, conversation: ConversationKey) -> Member:
         """Return a user of a platform, or of this machine's terminal: its own user is the operator."""
@@ -243,7 +244,10 @@ def _load_console(
             tokens=TokenCheck(stores.tokens, secret_value(settings.admin_api_token)),
             messenger=messenger,
             find_member=find_member,
-            read_pending=reader.read,
+            read_pending=reader.read_within,
+            may_approve=lambda member: decidable(
+                runtime.turn_log, members, member, partial(can_approve, runtime.services.rules)
+            ),
             address=(settings.public_url or "").rstrip("/"),
         )
     )

@@ -372,9 +372,13 @@ class PendingCallReader:
         """Return the calls of a workspace that wait for this user, oldest first, from `start` on. Raises
         CountersignError.
         """
+        return await self.read_within(member, (f"{workspace_key}:",), start, count)
+
+    async def read_within(self, member: Member, key_prefixes: Sequence[str], start: int, count: int) -> PendingCalls:
+        """Return the calls in conversations with these key prefixes, as `read`."""
         theirs = await read_pending_approvals(
             self.overview,
-            (f"{workspace_key}:",),
+            key_prefixes,
             decidable(self.log, self.members, member, partial(is_expected_approver, self.rules)),
             limit=MOST_READ,
             most_read=MOST_READ,

@@ -28,7 +28,7 @@ async def test_the_list_of_servers_leads_to_each_with_its_tabs_and_actions(brows
     await browser.open("/console/run/mcp?w=list")
     assert "MCP servers · 1" in browser.text
     await browser.open(browser.link("● fake"))
-    for shown in ("MCP server fake", "Tools", "Policy list", "Actions", "verify", "whether a server can be used"):
+    for shown in ("MCP server fake", "Tools", "Policy list", "Actions", "Verify", "whether a server can be used"):
         assert shown in browser.text
 
 
@@ -37,10 +37,10 @@ async def test_a_server_is_added_by_its_form_verified_and_removed_with_its_name(
 ) -> None:
     await browser.open("/console/run/mcp?w=list")
     await browser.send("Add a server")
-    await browser.send("Add and verify", f_title="jira", f_where=jira.url)
+    await browser.send("Save", f_title="jira", f_where=jira.url)
     assert "jira" in browser.text
     await browser.open("/console/run/mcp?w=show&w=jira")
-    await browser.send("verify")
+    await browser.send("Verify")
     assert "is verified" in browser.text
     await browser.open("/console/run/mcp?w=show&w=jira")
     await browser.send("'remove'")

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from bot.domain.api_clients import ApiRole
@@ -42,6 +43,10 @@ async def sign_in(api: Api, token: str = ADMIN_TOKEN) -> Browser:
     return browser
 
 
+def is_signed_out(page: httpx2.Response) -> bool:
+    return page.url.path == "/console/sign-in"
+
+
 async def test_a_link_of_the_chat_opens_the_console_as_its_user_once(bot: PagesBot) -> None:
     path = await link_of(bot, Member(BEN))
     browser = Browser(bot.client)
@@ -49,7 +54,7 @@ async def test_a_link_of_the_chat_opens_the_console_as_its_user_once(bot: PagesB
         page = await browser.open(path)
         assert page.status_code == 200
         assert f"Sign in as {BEN.name}?" in browser.text
-    page = await browser.send("Open the console")
+    page = await browser.send("Continue")
     assert page.status_code == 200
     assert "Nothing waits for you." in browser.text
     assert BEN.principal in page.text
@@ -78,10 +83,9 @@ async def test_a_link_for_a_secret_does_not_open_the_console_and_the_reverse(bot
 async def test_the_session_of_a_user_who_is_gone_ends_with_the_next_page(bot: PagesBot) -> None:
     browser = Browser(bot.client)
     await browser.open(await link_of(bot, Member(BEN)))
-    await browser.send("Open the console")
+    await browser.send("Continue")
     bot.staff.admins.add(BEN.id)  # other rights are another session
-    page = await browser.open("/console/run/mcp?w=list")
-    assert page.status_code == 401
+    assert is_signed_out(await browser.open("/console/run/mcp?w=list"))
     assert await bot.stores.sessions.sessions() == []
     assert [entry.kind for entry in await bot.audit()][:2] == ["ended session", "began session"]
 
@@ -89,7 +93,7 @@ async def test_the_session_of_a_user_who_is_gone_ends_with_the_next_page(bot: Pa
 async def test_while_a_platform_does_not_answer_its_users_see_nothing_and_stay_signed_in(bot: PagesBot) -> None:
     browser = Browser(bot.client)
     await browser.open(await link_of(bot, Member(ANA, platform_admin=True)))
-    await browser.send("Open the console")
+    await browser.send("Continue")
     bot.staff.away = DeliveryFailed("Slack is away.", "wait")
     page = await browser.open("/console/run/mcp?w=list")
     assert page.status_code == 503
@@ -104,10 +108,10 @@ async def test_an_api_token_opens_a_session_that_ends_when_the_token_is_revoked(
     assert "Nothing waits for you." in browser.text
     assert "api:ci" in browser.page.text
     await api.parts.tokens.revoke("ci", ANA)
-    assert (await browser.open("/console/run/usage?w=me")).status_code == 401
+    assert is_signed_out(await browser.open("/console/run/usage?w=me"))
     # Another token of the name is another user.
     await api.token("ci", ApiRole.MEMBER)
-    assert (await browser.open("/console/run/usage?w=me")).status_code == 401
+    assert is_signed_out(await browser.open("/console/run/usage?w=me"))
 
 
 async def test_a_wrong_token_is_refused_and_many_are_slowed_down(api: Api) -> None:
@@ -127,7 +131,7 @@ async def test_a_session_ends_after_a_time_without_use_and_after_a_week(folder: 
         assert session.expires_at - session.created_at == pytest.approx(SESSION_SECONDS)
         with closing(sqlite3.connect(folder / "countersign.db", isolation_level=None)) as database:
             database.execute("update browser_sessions set used_at = used_at - ?", (IDLE_SECONDS + 1,))
-        assert (await browser.open("/console/run/usage?w=me")).status_code == 401
+        assert is_signed_out(await browser.open("/console/run/usage?w=me"))
 
 
 async def test_a_post_without_the_token_of_its_session_changes_nothing(api: Api) -> None:
@@ -165,7 +169,7 @@ async def test_sign_in_takes_no_session_id_from_outside(api: Api) -> None:
     await browser.send("Token", token=ADMIN_TOKEN)
     assert browser.cookies["countersign-session"] != planted
     thief = Browser(api.client, {"countersign-session": planted})
-    assert (await thief.open("/console/commands")).status_code == 401
+    assert is_signed_out(await thief.open("/console/commands"))
 
 
 async def test_a_new_sign_in_ends_the_session_before_it_and_sign_out_ends_the_last(api: Api) -> None:
@@ -179,7 +183,7 @@ async def test_a_new_sign_in_ends_the_session_before_it_and_sign_out_ends_the_la
     await browser.open("/console/commands")
     await browser.send("Sign out")
     assert await store.sessions() == []
-    assert (await browser.open("/console/commands")).status_code == 401
+    assert is_signed_out(await browser.open("/console/commands"))
 
 
 async def test_users_list_and_end_their_sessions_and_admins_those_of_all(api: Api) -> None:
@@ -191,7 +195,7 @@ async def test_users_list_and_end_their_sessions_and_admins_those_of_all(api: Ap
     ends = {each.author.name: each.id for each in await api.runtime.services.stores.sessions.sessions()}
     await admin.send(f"End {ends['ci']}")
     assert "The session is ended." in admin.text
-    assert (await member.open("/console/commands")).status_code == 401
+    assert is_signed_out(await member.open("/console/commands"))
 
 
 async def test_only_paths_of_the_console_are_gone_to_after_sign_in(api: Api) -> None:
@@ -211,7 +215,7 @@ async def test_only_paths_of_the_console_are_gone_to_after_sign_in(api: Api) -> 
 
 async def test_the_page_that_was_wanted_comes_after_the_sign_in(api: Api) -> None:
     browser = Browser(api.client)
-    assert (await browser.open("/console/run/usage?w=me")).status_code == 401
+    assert is_signed_out(await browser.open("/console/run/usage?w=me"))
     page = await browser.send("Token", token=ADMIN_TOKEN)
     assert page.url.path == "/console/run/usage"
 

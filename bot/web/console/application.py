@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -17,13 +17,23 @@ from bot.admin.browser_sessions import CONSOLE_PATH
 from bot.domain.locales import use_locale
 from bot.errors import CountersignError, DatabaseError
 from bot.i18n import _
+from bot.web.console.approval_pages import ApprovalPages
 from bot.web.console.command_pages import CommandPages
 from bot.web.console.dependencies import ConsoleDependencies
-from bot.web.console.menu import COMMANDS_PATH, Menu, command_path, find_verb
+from bot.web.console.menu import (
+    APPROVALS_PATH,
+    COMMANDS_PATH,
+    ENTRIES,
+    SERVER_WORDS,
+    SERVERS_PATH,
+    Menu,
+    command_path,
+    find_verb,
+)
 from bot.web.console.rendering import HEADERS, STATIC, Templates
 from bot.web.console.request import TOKEN, ConsoleRequest, Handler, read_form, read_query
 from bot.web.console.sessions import Sessions, Viewer, check_form
-from bot.web.console.sign_in import SignInPages
+from bot.web.console.sign_in import SignInPages, own_path
 from bot.web.problems import Problem
 
 log = logging.getLogger(__name__)
@@ -44,19 +54,27 @@ class _Console:
         self._templates = Templates(urlsplit(dependencies.address).path.rstrip("/"), self._command_link)
         self._sign_in = SignInPages(dependencies, self._sessions, self._templates)
         self._pages = CommandPages(dependencies)
+        self._approvals = ApprovalPages(dependencies)
 
     def routes(self) -> list[Route]:
         """Return all routes, those for users with a session by `_signed_in`."""
         own = self._signed_in
         paths: dict[str, tuple[Callable[[Request], Awaitable[Response]], str]] = {
             "": (own(self._home), "GET"),
+            "/": (own(self._home), "GET"),
             "/sign-in": (self._guarded(self._sign_in.sign_in), "GET POST"),
             "/enter/{token}": (self._guarded(self._sign_in.enter), "GET POST"),
             "/sign-out": (own(self._sign_in.sign_out), "POST"),
             "/static/{name}": (_static_file, "GET"),
             COMMANDS_PATH: (own(self._pages.index), "GET"),
             "/run/{command}": (own(self._pages.run), "GET POST"),
+            APPROVALS_PATH: (own(self._approvals.list), "GET POST"),
+            f"{APPROVALS_PATH}/decided": (own(self._approvals.decided), "GET"),
+            f"{APPROVALS_PATH}/{{approval}}": (own(self._approvals.show), "GET POST"),
+            f"{APPROVALS_PATH}/{{approval}}/edit": (own(self._approvals.edit), "GET POST"),
             "/form": (own(self._pages.submit), "POST"),
+            **{entry.path: (own(self._entry(entry.words)), "GET") for entry in ENTRIES if entry.words},
+            f"{SERVERS_PATH}/{{name}}": (own(self._server), "GET"),
         }
         routes = [
             Route(f"{CONSOLE_PATH}{path}", handler, methods=methods.split())
@@ -64,8 +82,19 @@ class _Console:
         ]
         return [*routes, Route(f"{CONSOLE_PATH}{{rest:path}}", own(self._not_found))]
 
+    def _entry(self, words: Sequence[str]) -> Handler:
+        """Return the handler of a page of the menu over a verb."""
+
+        async def respond(call: ConsoleRequest) -> Response:
+            return await self._pages.run_words(call, *words)
+
+        return respond
+
+    async def _server(self, call: ConsoleRequest) -> Response:
+        return await self._pages.run_words(call, *SERVER_WORDS, str(call.request.path_params["name"]))
+
     async def _home(self, _call: ConsoleRequest) -> Response:
-        return RedirectResponse(self._templates.url(command_path(("approvals", "list"))), 303, {**HEADERS})
+        return RedirectResponse(self._templates.url(APPROVALS_PATH), 303, {**HEADERS})
 
     async def _not_found(self, call: ConsoleRequest) -> Response:
         return call.page("problem.html", 404, title=_("There is no such page"), text="", fix="")
@@ -97,8 +126,10 @@ class _Console:
         if request.method == "POST":
             error = _("Your session has ended. Nothing was changed. Sign in, then send it again.")
             return self._sign_in.form(request, "", 401, error=error)
-        path = request.url.path.partition(CONSOLE_PATH)[2]
-        return self._sign_in.form(request, f"{path}?{request.url.query}" if request.url.query else path, 401)
+        path = request.url.path.partition(CONSOLE_PATH)[2].rstrip("/")
+        wanted = own_path(f"{path}?{request.url.query}" if request.url.query else path)
+        query = f"?{urlencode({'next': wanted})}" if wanted else ""
+        return RedirectResponse(self._templates.url(f"/sign-in{query}"), 303, {**HEADERS})
 
     def _guarded(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """Answer errors with a page, also to users without a session."""

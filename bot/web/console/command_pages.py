@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from bot.admin.command import Arguments, CommandRejected, parse_arguments
 from bot.chat.actions import error_message
 from bot.chat.command_runner import REPLY_SECONDS
+from bot.chat.forms import is_elicitation_form
 from bot.domain.commands import (
     CompletionSource,
     Field,
@@ -37,7 +38,7 @@ from bot.domain.locales import use_locale
 from bot.errors import CountersignError
 from bot.i18n import _
 from bot.web.console.dependencies import ConsoleDependencies
-from bot.web.console.menu import command_path, find_verb
+from bot.web.console.menu import command_path, entry_of, find_verb
 from bot.web.console.rendering import HEADERS
 from bot.web.console.request import ConsoleRequest
 
@@ -103,9 +104,16 @@ class CommandPages:
 
     async def run(self, call: ConsoleRequest) -> Response:
         """Run a verb, or show the form of its parameters."""
-        line = self._read_line(call)
+        return await self.run_words(call, str(call.request.path_params["command"]))
+
+    async def run_words(self, call: ConsoleRequest, command: str, *words: str) -> Response:
+        """Run the verb at the beginning of these words and those of the request."""
+        line = self._read_line(call, command, words)
         if line is None:
             return call.page("problem.html", 404, title=_("There is no such command"), text="", fix="")
+        if not call.menu.may_run(line.verb, call.viewer.member):
+            text = _("Only {who} can do this.", who=self._dependencies.rights.who)
+            return call.page("problem.html", 403, title=_("This is not for you"), text=text, fix="")
         if not (call.is_post or (line.verb.reads and line.is_complete)):
             return self._page(call, line)
         viewer = call.viewer
@@ -132,9 +140,8 @@ class CommandPages:
         page = call.render("run.html", title=form.get("title"), parts=_PARTS, **_NOTHING)
         return self._streamed(call, page, submission)
 
-    def _read_line(self, call: ConsoleRequest) -> CommandLine | None:
-        command = str(call.request.path_params["command"])
-        found = find_verb(self._commands.verbs.get(command, ()), call.form.get_all("w"))
+    def _read_line(self, call: ConsoleRequest, command: str, before: Sequence[str]) -> CommandLine | None:
+        found = find_verb(self._commands.verbs.get(command, ()), (*before, *call.form.get_all("w")))
         if found is None:
             return None
         verb, rest = found
@@ -155,7 +162,7 @@ class CommandPages:
 
     def _page_values(self, call: ConsoleRequest, line: CommandLine, *, is_open: bool) -> dict[str, Any]:
         verb = line.verb
-        entry = call.menu.entry_of((line.command, *line.all_words))
+        entry = entry_of((line.command, *line.all_words))
         related = call.menu.related(line.command, verb, call.viewer.member)
         subject = line.arguments.get(verb.places[0].name) if related else ""
         summary = str(verb.summary)
@@ -233,7 +240,9 @@ class CommandPages:
 
     def _part(self, call: ConsoleRequest, reply: Reply | Form, request: Invocation | FormSubmission) -> str:
         if isinstance(reply, Form):
-            return call.render("form.html", form=reply)
+            # A chat's button says what it can: "Continue", "Add and verify".
+            submit = str(reply.submit) if is_elicitation_form(reply.id) else _("Save")
+            return call.render("form.html", form=reply, submit=submit, title=call.form.get("title"))
         rows = reply.table.rows if reply.table is not None else ()
         opens = reply.table.opens if reply.table is not None else ()
         addresses = [command_path(words) if words else "" for words in opens] or [""] * len(rows)
@@ -243,7 +252,8 @@ class CommandPages:
             and isinstance(request, Invocation)
             and self._reads(request.command, request.words)
         ):
-            download = command_path((request.command, *request.words)) + "&download=1"
+            path = command_path((request.command, *request.words))
+            download = f"{path}{'&' if '?' in path else '?'}download=1"
         return call.render(
             "reply.html",
             reply=reply,

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from bot.admin.dependencies import Rights, UserMessenger
-from bot.chat.approval_inbox import ReadPendingCalls
+from bot.chat.approval_inbox import PendingCalls
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.ports import BrowserSessionStore, Commands, LinkStore
+from bot.ports import BrowserSessionStore, Commands, LinkStore, PendingApproval
 from bot.web.authentication import LoginThrottle, TokenCheck
 from bot.web.dependencies import WebDependencies
 
+MayApprove = Callable[[Member], Callable[[PendingApproval], Awaitable[bool]]]
+ReadPending = Callable[[Member, Sequence[str], int, int], Awaitable[PendingCalls]]
 FindMember = Callable[[Author, ConversationKey], Awaitable[Member]]
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleDependencies:
     """Dependencies of the pages. `commands` are those of a chat, with the forms of cards. `find_member` returns a user
-    with the rights of now and raises DeliveryFailed. `address` is PUBLIC_URL, empty without one.
+    with the rights of now and raises DeliveryFailed. `read_pending` returns the calls in conversations with these key
+    prefixes that wait for a user, `may_approve` a test of calls. `address` is PUBLIC_URL, empty without one.
     """
 
     web: WebDependencies
@@ -28,7 +31,8 @@ class ConsoleDependencies:
     tokens: TokenCheck
     messenger: UserMessenger
     find_member: FindMember
-    read_pending: ReadPendingCalls
+    read_pending: ReadPending
+    may_approve: MayApprove
     address: str = ""
     attempts: LoginThrottle = field(default_factory=LoginThrottle)
 

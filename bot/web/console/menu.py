@@ -4,6 +4,7 @@ commands, and on that of each server or profile that it takes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -17,17 +18,14 @@ from bot.i18n import gettext_lazy
 
 @dataclass(frozen=True, slots=True)
 class MenuEntry:
-    """A page with its name in the menu: that of a command line (`words`, the command first), or one with a `path`."""
+    """A page with its name in the menu, at a path behind `/console`. `words` are its command line, the command first;
+    empty for a page that is no verb. `count` is the key of a number beside the name.
+    """
 
     title: str
+    path: str
     words: tuple[str, ...] = ()
-    path: str = ""
-    key: str = ""
-
-    @property
-    def address(self) -> str:
-        """Path of the page behind `/console`."""
-        return self.path or command_path(self.words)
+    count: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,61 +36,76 @@ class MenuSection:
     entries: tuple[MenuEntry, ...]
 
 
-APPROVALS_PATH, CONVERSATIONS_PATH, COMMANDS_PATH = "/approvals", "/conversations", "/commands"
+APPROVALS_PATH, COMMANDS_PATH, SERVERS_PATH = "/approvals", "/commands", "/servers"
 SECTIONS = (
     MenuSection(
         "",
         (
-            MenuEntry(gettext_lazy("Approvals"), ("approvals", "list"), key="approvals"),
-            MenuEntry(gettext_lazy("Conversations"), ("conversations", "list")),
+            MenuEntry(gettext_lazy("Approvals"), APPROVALS_PATH, count="approvals"),
+            MenuEntry(gettext_lazy("Conversations"), "/conversations", ("conversations", "list")),
         ),
     ),
     MenuSection(
         "MCP",
         (
-            MenuEntry(gettext_lazy("Servers"), ("mcp", "list")),
-            MenuEntry(gettext_lazy("Tools"), ("mcp", "tools")),
-            MenuEntry(gettext_lazy("Policies"), ("mcp", "policy", "list")),
-            MenuEntry(gettext_lazy("Reviews"), ("mcp", "review", "show")),
-            MenuEntry(gettext_lazy("Catalog"), ("mcp", "catalog")),
+            MenuEntry(gettext_lazy("Servers"), SERVERS_PATH, ("mcp", "list")),
+            MenuEntry(gettext_lazy("Tools"), "/tools", ("mcp", "tools")),
+            MenuEntry(gettext_lazy("Policies"), "/policies", ("mcp", "policy", "list")),
+            MenuEntry(gettext_lazy("Reviews"), "/reviews", ("mcp", "review", "show")),
+            MenuEntry(gettext_lazy("Catalog"), "/catalog", ("mcp", "catalog")),
         ),
     ),
     MenuSection(
         gettext_lazy("Who and how"),
         (
-            MenuEntry(gettext_lazy("Profiles"), ("profile", "list")),
-            MenuEntry(gettext_lazy("Agents"), ("agents",)),
-            MenuEntry(gettext_lazy("Grants"), ("mcp", "grants", "list")),
-            MenuEntry(gettext_lazy("Delegations"), ("approvals", "delegations")),
+            MenuEntry(gettext_lazy("Profiles"), "/profiles", ("profile", "list")),
+            MenuEntry(gettext_lazy("Agents"), "/agents", ("agents",)),
+            MenuEntry(gettext_lazy("Grants"), "/grants", ("mcp", "grants", "list")),
+            MenuEntry(gettext_lazy("Delegations"), "/delegations", ("approvals", "delegations")),
         ),
     ),
     MenuSection(
         gettext_lazy("What happened"),
         (
-            MenuEntry(gettext_lazy("Calls"), ("mcp", "log")),
-            MenuEntry(gettext_lazy("Audit"), ("mcp", "audit")),
-            MenuEntry(gettext_lazy("Statistics"), ("mcp", "stats")),
-            MenuEntry(gettext_lazy("Usage"), ("usage", "me")),
-            MenuEntry(gettext_lazy("Health"), ("mcp", "health")),
+            MenuEntry(gettext_lazy("Calls"), "/calls", ("mcp", "log")),
+            MenuEntry(gettext_lazy("Audit"), "/audit", ("mcp", "audit")),
+            MenuEntry(gettext_lazy("Statistics"), "/statistics", ("mcp", "stats")),
+            MenuEntry(gettext_lazy("Usage"), "/usage", ("usage", "me")),
+            MenuEntry(gettext_lazy("Health"), "/health", ("mcp", "health")),
         ),
     ),
     MenuSection(
         gettext_lazy("You"),
         (
-            MenuEntry(gettext_lazy("Preferences"), ("preferences", "show")),
-            MenuEntry(gettext_lazy("Sessions"), ("console", "sessions")),
-            MenuEntry(gettext_lazy("All commands"), path=COMMANDS_PATH),
+            MenuEntry(gettext_lazy("Preferences"), "/preferences", ("preferences", "show")),
+            MenuEntry(gettext_lazy("Sessions"), "/sessions", ("console", "sessions")),
+            MenuEntry(gettext_lazy("All commands"), COMMANDS_PATH),
         ),
     ),
 )
+ENTRIES = tuple(entry for section in SECTIONS for entry in section.entries)
+SERVER_WORDS = ("mcp", "show")
+"""Command line of the page of one server, before its name."""
+_SLUG = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _SUBJECTS = (CompletionSource.SERVERS, CompletionSource.PROFILES)
 
 
-def command_path(words: Sequence[str], **fields: str) -> str:
-    """Return the path of the page of a command line, behind `/console`. `fields` are values by parameter."""
-    command, *rest = words
-    query = [("w", word) for word in rest] + [(f"a.{name}", value) for name, value in fields.items()]
-    return f"/run/{command}" + (f"?{urlencode(query)}" if query else "")
+def command_path(words: Sequence[str]) -> str:
+    """Return the path of the page of a command line, behind `/console`."""
+    if tuple(words[:-1]) == SERVER_WORDS and _SLUG.fullmatch(words[-1]):
+        return f"{SERVERS_PATH}/{words[-1]}"
+    entry = entry_of(words)
+    path, rest = (entry.path, words[len(entry.words) :]) if entry else (f"/run/{words[0]}", words[1:])
+    return f"{path}?{urlencode([('w', word) for word in rest])}" if rest else path
+
+
+def entry_of(words: Sequence[str]) -> MenuEntry | None:
+    """Return the entry of a command line; options may follow its words."""
+    for entry in ENTRIES:
+        count = len(entry.words)
+        if count and tuple(words[:count]) == entry.words and all(word.startswith("--") for word in words[count::2]):
+            return entry
+    return None
 
 
 def find_verb(verbs: Iterable[Verb], words: Sequence[str]) -> tuple[Verb, tuple[str, ...]] | None:
@@ -128,6 +141,10 @@ class Menu:
         }
         return {command: verbs for command, verbs in allowed.items() if verbs}
 
+    def may_run(self, verb: Verb, member: Member) -> bool:
+        """Return True if a user may run a verb."""
+        return is_allowed(verb, member, self._rights)
+
     def related(self, command: str, verb: Verb, member: Member) -> list[Verb]:
         """Return the verbs of a command that are about the same kind of subject as this one's first argument."""
         if not verb.places or verb.places[0].completes not in _SUBJECTS:
@@ -139,12 +156,8 @@ class Menu:
             if other.places and other.places[0].completes is kind
         ]
 
-    def entry_of(self, words: Sequence[str]) -> MenuEntry | None:
-        """Return the entry of exactly these words."""
-        return next((entry for section in SECTIONS for entry in section.entries if entry.words == tuple(words)), None)
-
     def _may_open(self, entry: MenuEntry, member: Member) -> bool:
-        if entry.path:
+        if not entry.words:
             return True
         command, *words = entry.words
         found = find_verb(self._verbs.get(command, ()), words)

@@ -24,3 +24,35 @@
     if (event.persisted) document.querySelectorAll("form[data-sent]").forEach((form) => delete form.dataset.sent);
   });
 })();
+// Keys on a list of calls: j and k move, a and d go to the buttons of the call, Enter presses them.
+(() => {
+  const step = (calls, by) => calls[Math.max(0, Math.min(calls.length - 1, calls.findIndex((call) => call.contains(document.activeElement)) + by))];
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+    const calls = [...document.querySelectorAll("[data-call]")];
+    if (!calls.length) return;
+    if (event.key === "j" || event.key === "k") {
+      const call = step(calls, event.key === "j" ? 1 : -1);
+      call.focus();
+      call.scrollIntoView({ block: "nearest" });
+    } else if ("ade".includes(event.key) && event.key.length === 1) {
+      const call = calls.find((each) => each.contains(document.activeElement)) || calls[0];
+      const target = call.querySelector(`[data-key="${event.key}"]`);
+      if (!target) return;
+      target.focus();
+      if (event.key === "d") {
+        target.parentElement.open = true;
+        target.parentElement.querySelector("textarea").focus();
+      }
+      if (event.key === "e") target.click();
+    } else return;
+    event.preventDefault();
+  });
+  // Enter in the reason denies; Shift and Enter begin a line.
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && event.target.matches(".deny textarea")) {
+      event.preventDefault();
+      event.target.form.requestSubmit(event.target.form.querySelector("button"));
+    }
+  });
+})();
