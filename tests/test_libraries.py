@@ -32,7 +32,7 @@ HOMES = {
     "openai": "llm/hosted_model.py",
     "prometheus_client": "web/prometheus.py",
     "prompt_toolkit": "platforms/console/",
-    "psycopg": "storage/postgresql.py",
+    "psycopg": "storage/pipeline.py storage/postgresql.py",
     "publicsuffixlist": "mcp/oauth/client.py",
     "pydantic": "app/secrets.py mcp/ rendering/response_models.py rendering/turn_events.py settings.py web/",
     "pydantic_core": "settings.py",

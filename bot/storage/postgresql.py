@@ -14,7 +14,8 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
@@ -24,8 +25,11 @@ from bot.errors import DatabaseError
 from bot.storage.address import PostgresServer
 from bot.storage.codec import json_text
 from bot.storage.database import CHANNEL, Database, Rank, Unwritable, consume_exception
-from bot.storage.statements import PreparedConnection, Statements
+from bot.storage.statements import Statements
 from bot.storage.tables import use_postgresql
+
+if TYPE_CHECKING:
+    from bot.storage.pipeline import PipelinedConnection
 
 T = TypeVar("T")
 
@@ -54,8 +58,10 @@ _UNWRITABLE = {"53100": Unwritable.FULL, "25006": Unwritable.READ_ONLY, "58030":
 """SQLSTATEs disk_full, read_only_sql_transaction and io_error."""
 _CONFLICTS = ("40001", "40P01", "55P03")
 """Not serializable, deadlock, lock timeout (SQLSTATE)."""
-_READ_ONLY = ("25006",)
-"""Read-only after a fail-over: a new connection reaches the new primary."""
+_OF_CONNECTION = ("25006", "0A000", "26000", "42P05")
+"""Errors that a new connection does not have: read-only after a fail-over, because it reaches the new primary; a
+prepared statement whose table was changed, or which the session does not know or has already.
+"""
 
 log = logging.getLogger(__name__)
 _SHORTEST_PAUSE = 0.5
@@ -68,12 +74,13 @@ class PostgresDatabase(Database):
     shared = True
 
     def __init__(self, address: PostgresServer) -> None:
+        from bot.storage.pipeline import PipelinedConnection, PipelinedDriver  # noqa: PLC0415 - SQLite needs none of it
+
         super().__init__(address.name)
         use_postgresql()
         self.address = address
         url = sa.make_url(address.url).set(drivername="postgresql+psycopg")
         session = {} if "options=" in address.url else {"options": _SESSION}
-        self._statements = Statements()
         self._closed = False
         self._running: dict[asyncio.Future[Any], _RunningTransaction] = {}
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="database")
@@ -88,12 +95,16 @@ class PostgresDatabase(Database):
             pool_timeout=_POOL_SECONDS,
             # Independent of the server's default: after a lock wait, the next statement must see committed changes.
             isolation_level="READ COMMITTED",
-            # Prepared statements belong to a session, which a pooler gives to another client after each transaction.
+            # `pipeline.py` prepares statements; the driver's names of them are not safe behind a pooler.
             connect_args={**KEEPALIVE, **session, "prepare_threshold": None, "application_name": "countersign"},
         )
+        dialect: Any = url.get_dialect()
+        self._open = partial(PipelinedConnection, self._engine, Statements(dialect(paramstyle="numeric_dollar")))
+        self._idle: list[PipelinedConnection] = []
+        sa.event.listen(self._engine, "do_connect", lambda _1, _2, at, how: PipelinedDriver.connect(*at, **how))
         sa.event.listen(self._engine, "connect", _duplicate_socket)
         sa.event.listen(self._engine, "close", _close_socket)
-        sa.event.listen(self._engine, "handle_error", _discard_read_only_connections)
+        sa.event.listen(self._engine, "handle_error", _discard_outdated_connections)
 
     async def run_once(self, transaction: Callable[[sa.Connection], T], rank: Rank = "ordinary") -> T:
         """Run one transaction without retries, in a thread; urgent ones have one of their own."""
@@ -110,6 +121,7 @@ class PostgresDatabase(Database):
             threads.shutdown(wait=False, cancel_futures=True)
         if self._running:
             await asyncio.wait(self._running.keys(), timeout=_CONNECT_SECONDS)
+        self._close_idle()
         self._engine.dispose()
 
     async def _run_in(self, threads: ThreadPoolExecutor, transaction: Callable[[sa.Connection], T]) -> T:
@@ -119,9 +131,21 @@ class PostgresDatabase(Database):
 
         def whole() -> T:
             running.began_at = time.monotonic()
-            with PreparedConnection(self._engine, self._statements) as connection, connection.begin():
-                running.socket = connection.connection.info["socket"]
-                return transaction(connection)
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self._open()
+            try:
+                with connection.begin():
+                    running.socket = connection.connection.info["socket"]
+                    result = transaction(connection)
+            except BaseException:
+                if connection.invalidated:
+                    self._close_idle()  # the others were probably lost, too
+                connection.close()  # which rolls back after a failed commit
+                raise
+            self._idle.append(connection)
+            return result
 
         future = asyncio.get_running_loop().run_in_executor(threads, whole)
         self._running[future] = running
@@ -135,6 +159,11 @@ class PostgresDatabase(Database):
             await asyncio.wait({future}, timeout=_SETTLING_SECONDS)
             raise
         return future.result()
+
+    def _close_idle(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().close()
 
     def _forget(self, future: asyncio.Future[Any]) -> None:
         del self._running[future]
@@ -189,8 +218,8 @@ def _close_socket(_connection: Any, record: Any) -> None:
         duplicate.close()
 
 
-def _discard_read_only_connections(context: sa.ExceptionContext) -> None:
-    if getattr(context.original_exception, "sqlstate", None) in _READ_ONLY:
+def _discard_outdated_connections(context: sa.ExceptionContext) -> None:
+    if getattr(context.original_exception, "sqlstate", None) in _OF_CONNECTION:
         context.is_disconnect = True
 
 

@@ -86,7 +86,7 @@ class SqliteDatabase(Database):
             connect_args={"check_same_thread": False},
         )
         sa.event.listen(self._engine, "connect", self._prepare)
-        self._statements = Statements()
+        self._statements = Statements(self._engine.dialect)
         self._connection: PreparedConnection | None = None
         self._readers: AsyncEngine | None = None
         self._reads: dict[Any, asyncio.Future[Any]] = {}

@@ -19,7 +19,6 @@ from sqlalchemy.exc import CompileError
 from sqlalchemy.sql.compiler import SQLCompiler
 
 _Convert = Callable[[Any], Any]
-_NO_COLUMNS = SimpleResultMetaData(())
 
 
 class _Rows(IteratorResult[Any]):
@@ -30,7 +29,7 @@ class _Rows(IteratorResult[Any]):
         self.rowcount = rowcount
 
 
-class _Prepared:
+class Prepared:
     """A compiled statement, for executions with parameters of these names. Raises CompileError if the parameters are
     part of its text.
     """
@@ -57,7 +56,7 @@ class _Prepared:
             if name in names:
                 self._given.append((place, name, convert))
         self._statement = statement
-        self._columns = _NO_COLUMNS
+        self.columns: SimpleResultMetaData | None = None
 
     def bind(self, parameters: Mapping[str, Any]) -> Any:
         """Return the values for the driver."""
@@ -67,34 +66,33 @@ class _Prepared:
             values[place] = value if convert is None else convert(value)
         return values if self._names is None else dict(zip(self._names, values, strict=True))
 
-    def fetch(self, cursor: Any) -> _Rows:
-        """Return the rows of an executed cursor."""
-        if cursor.description is None:
-            return _Rows(_NO_COLUMNS, (), cursor.rowcount)
-        if self._columns is _NO_COLUMNS:
+    def describe(self, description: Sequence[Any] | None) -> SimpleResultMetaData:
+        """Return the columns of the rows, which a driver's `description` of the first result tells."""
+        if self.columns is None:
             of_text = isinstance(self._statement, sa.TextClause)  # whose types nobody knows
-            columns = [sa.null()] * len(cursor.description) if of_text else self._statement.exported_columns
+            columns = [sa.null()] * len(description or ()) if of_text else self._statement.exported_columns
             described = [
-                (name, code, column.type) for (name, code, *_), column in zip(cursor.description, columns, strict=True)
+                (name, code, column.type) for (name, code, *_), column in zip(description or (), columns, strict=True)
             ]
-            self._columns = SimpleResultMetaData(
+            self.columns = SimpleResultMetaData(
                 [name for name, _, _ in described],
                 _processors=[
                     kind.dialect_impl(self._dialect).result_processor(self._dialect, code)
                     for _, code, kind in described
                 ],
             )
-        return _Rows(self._columns, cursor.fetchall(), cursor.rowcount)
+        return self.columns
 
 
 class Statements:
-    """The compiled statements of one database."""
+    """The statements that are compiled for one database."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: sa.Dialect) -> None:
+        self._dialect = dialect
         self._seen: WeakSet[sa.Executable] = WeakSet()
-        self._prepared: dict[sa.Executable, dict[frozenset[str], _Prepared | None]] = {}
+        self._prepared: dict[sa.Executable, dict[frozenset[str], Prepared | None]] = {}
 
-    def find(self, statement: sa.Executable, parameters: Mapping[str, Any], dialect: sa.Dialect) -> _Prepared | None:
+    def find(self, statement: sa.Executable, parameters: Mapping[str, Any]) -> Prepared | None:
         """Return the compiled statement; None at the first execution, and if SQLAlchemy has to execute it."""
         by_names = self._prepared.get(statement)
         if by_names is None:
@@ -105,7 +103,7 @@ class Statements:
         names = frozenset(parameters)
         if names not in by_names:
             try:
-                by_names[names] = _Prepared(statement, names, dialect)
+                by_names[names] = Prepared(statement, names, self._dialect)
             except CompileError:
                 by_names[names] = None
         return by_names[names]
@@ -123,18 +121,26 @@ class PreparedConnection(sa.Connection):
         several = parameters if isinstance(parameters, list) else [parameters or {}]
         prepared = None
         if several and not options and not self.engine.dispatch.before_cursor_execute:
-            prepared = self._statements.find(statement, several[0], self.dialect)
+            prepared = self._statements.find(statement, several[0])
         if prepared is None:
+            self.flush()
             return super().execute(statement, parameters, **options)
-        values = [prepared.bind(each) for each in several]
+        # A result has what callers use of SQLAlchemy's.
+        return cast("CursorResult[Any]", self.execute_prepared(prepared, [prepared.bind(each) for each in several]))
+
+    def flush(self) -> None:
+        """Execute statements that wait for others. Here none does."""
+
+    def execute_prepared(self, prepared: Prepared, values: Sequence[Any]) -> IteratorResult[Any]:
+        """Execute a compiled statement with each of these values."""
         cursor = self.connection.cursor()
         try:
             if len(values) == 1:
                 cursor.execute(prepared.text, values[0])
             else:
                 cursor.executemany(prepared.text, values)
-            # A result has what callers use of SQLAlchemy's.
-            return cast("CursorResult[Any]", prepared.fetch(cursor))
+            rows = () if cursor.description is None else cursor.fetchall()
+            return _Rows(prepared.describe(cursor.description), rows, cursor.rowcount)
         except self.dialect.loaded_dbapi.Error as error:
             # Only this method makes SQLAlchemy's error, and finds out whether the connection is lost.
             self._handle_dbapi_exception(error, prepared.text, values, cursor, None)

@@ -33,7 +33,7 @@ DAY = dt.date(2026, 11, 30)
 @pytest.fixture
 def connection() -> Iterator[PreparedConnection]:
     engine = sa.create_engine("sqlite://")
-    connection = PreparedConnection(engine, Statements())
+    connection = PreparedConnection(engine, Statements(engine.dialect))
     with connection:
         metadata.create_all(connection)
         yield connection

@@ -366,9 +366,10 @@ def _new_turn(connection: sa.Connection, message: InboundMessage, turn_id: str) 
     key, named = str(message.conversation), message.agent
     agent_id, agent_name = (None, None) if named is None else (named.id, named.name)
     values = {"key": key, "title": _title(message.text), "named_id": agent_id, "named": agent_name}
-    row = connection.execute(_next_seq.on(connection), values).one()
+    next_seq = connection.execute(_next_seq.on(connection), values)
     # Counted under the conversation's lock, so that of two concurrent messages one comes second.
     ahead = connection.execute(_ahead, {"conversation": key}).scalar_one()
+    row = next_seq.one()
     agent = AgentRef(row.agent_id, row.agent_name) if row.agent_id else None
     question = TurnInput(**{name: getattr(message, name) for name in _OF_MESSAGE}, agent=agent)
     new = {
