@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: schema help chat run test fast check conformance chaos bench bench-mcp bench-injection bench-search local-model load format catalogs lock pictures clean
+.PHONY: schema help chat run test fast check conformance chaos bench bench-console bench-mcp bench-injection bench-search local-model load format catalogs lock pictures clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ chaos: $(VENV)/.installed-dev  ## three processes on each database, killed, froz
 
 bench: $(VENV)/.installed-dev  ## what turns, starts, bursts and memory cost, since the last release (SOAK=10000, KEEP=1)
 	@$(BIN)/python -m benchmarks.rows $(if $(SOAK),--soak $(SOAK)) $(if $(KEEP),--keep)
+
+bench-console: $(VENV)/.installed-dev  ## pages of the console for fifty sessions beside running turns, and the turns without them
+	@$(BIN)/python -m benchmarks.console
 
 bench-mcp: $(VENV)/.installed-dev  ## what the toolbox adds to a call of an MCP server, beside the library's own client
 	@$(BIN)/python -m benchmarks.mcp_calls

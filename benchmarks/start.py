@@ -39,6 +39,7 @@ async def main(model, tools):
 asyncio.run(main(*sys.argv[1:]))
 """
 """A process that loads the vendors' clients and connects, as `countersign run` does."""
+ADMIN_TOKEN = "admin-token-of-the-benchmark"  # noqa: S105 - of a service on loopback
 BARE_TERMINAL = "import sqlalchemy, prompt_toolkit"
 """What a terminal on a database cannot do without."""
 
@@ -81,7 +82,7 @@ T = TypeVar("T", Service, Ended)
 async def starts(folder: Path, rounds: int) -> Starts:
     """Start everything alternately, once in each round, on databases that exist already."""
     async with served() as services:
-        ready = _installation(folder / "service", services)
+        ready = service_installation(folder / "service", services)
         terminal = Installation(folder / "terminal", {})
         found = [
             (
@@ -104,7 +105,7 @@ def _middle(several: Sequence[T]) -> T:
     return type(several[0])(*(median(figures) for figures in zip(*map(astuple, several), strict=True)))
 
 
-def _installation(folder: Path, services: Services) -> Installation:
+def service_installation(folder: Path, services: Services) -> Installation:
     """Return an installation with the HTTP API, on SQLite, with one MCP server at an address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
@@ -114,14 +115,14 @@ def _installation(folder: Path, services: Services) -> Installation:
         BOT_MODEL=f"openai:{MODEL}",
         OPENAI_API_KEY="sk-bench",
         OPENAI_BASE_URL=services.model,
-        ADMIN_API_TOKEN="admin-token-of-the-benchmark",  # noqa: S106 - of a service on loopback
+        ADMIN_API_TOKEN=ADMIN_TOKEN,
         WEB_HOST="127.0.0.1",
         PORT=port,
     )
 
 
 async def _service(place: Installation) -> Service:
-    async with _run(place) as pid, httpx2.AsyncClient() as client, asyncio.timeout(START_SECONDS):
+    async with running_service(place) as pid, httpx2.AsyncClient() as client, asyncio.timeout(START_SECONDS):
         address = f"http://127.0.0.1:{place.environment['PORT']}/readyz"
         while True:
             with contextlib.suppress(httpx2.TransportError):
@@ -131,7 +132,7 @@ async def _service(place: Installation) -> Service:
 
 
 @asynccontextmanager
-async def _run(place: Installation) -> AsyncIterator[int]:
+async def running_service(place: Installation) -> AsyncIterator[int]:
     """Run `countersign run` within the block, and yield its process id."""
     with (place.folder / "run.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(

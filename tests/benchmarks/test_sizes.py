@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import benchmarks
-from benchmarks import history, mcp_calls, reports, rows, tool_search, turn
+from benchmarks import console, history, mcp_calls, reports, rows, tool_search, turn
 
 NOWHERE = ("--json", os.devnull)
 TINY: dict[str, Callable[[], object]] = {
+    "console": lambda: console.main(["--sessions", "2", "--conversations", "1", "--turns", "2", "--rounds", "1"]),
     "history": lambda: asyncio.run(history.main(1)),
     "mcp_calls": lambda: mcp_calls.main(["--rounds", "1", "--calls", "2", "--at-once", "3", "--servers", "0"]),
     "mcp_calls memory": lambda: mcp_calls.main(
