@@ -304,11 +304,17 @@ Answer = Reply | Form | Answers
 
 @dataclass(frozen=True, slots=True)
 class VerbContext:
-    """Input of a permitted verb. `hidden_input` is that of the `Invocation`."""
+    """Input of a permitted verb. `hidden_input` and `on_page` are those of the `Invocation`."""
 
     member: Member
     conversation: ConversationKey
     hidden_input: bool = field(default=False, kw_only=True)
+    on_page: bool = field(default=False, kw_only=True)
+
+    @property
+    def at_terminal(self) -> bool:
+        """True at the operator's own terminal, where files are read and programs are allowed."""
+        return self.hidden_input and not self.on_page
 
     @property
     def author(self) -> Author:
@@ -460,6 +466,7 @@ class Command:
                 arguments,
                 tuple(words),
                 hidden_input=invocation.hidden_input,
+                on_page=invocation.on_page,
             )
             async for answer in _answers(handler.do(context)):
                 yield answer
@@ -481,6 +488,7 @@ class Command:
                 tuple(state),
                 submission.fields,
                 hidden_input=submission.hidden_input,
+                on_page=submission.on_page,
             )
             handler = self._handlers[path]
             fields = submission.fields if handler.free else _opaque_fields(handler.verb)

@@ -26,8 +26,9 @@ WHOLE_TEXT = frozenset({"ask"})
 class Invocation:
     """A typed command such as `/mcp tools weather`. `words` follow the command's name.
 
-    `hidden_input` is True if a secret can be typed here unseen, without an echo. Only the operator's own terminal
-    allows that.
+    `hidden_input` is True if a secret can be typed here unseen, without an echo: at the operator's own terminal, and on
+    the bot's own pages. `on_page` is True on these pages, which show a form of any length at once. They are no
+    terminal of the bot's machine.
     """
 
     command: str
@@ -35,6 +36,7 @@ class Invocation:
     member: Member
     conversation: ConversationKey
     hidden_input: bool = False
+    on_page: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +48,38 @@ class FormSubmission:
     member: Member
     conversation: ConversationKey
     hidden_input: bool = False
+    on_page: bool = False
 
 
 # Replies
 
 
 @dataclass(frozen=True, slots=True)
+class RowChoice:
+    """Setting of a row, for places that show a choice in a table. `choices` are the values, each with the command that
+    sets it, its name first. `value` is the present one, shown in this column. `note` says what else decides.
+    """
+
+    label: str
+    choices: tuple[tuple[str, tuple[str, ...]], ...]
+    value: str
+    column: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Table(LazyFields):
-    """Rows under headings. Every cell is plain text. Headings are lazy texts, which programs get in English. `opens`
-    has the command for each row that shows more of it, its name first; it may be empty.
+    """Rows under headings. Every cell is plain text. Headings are lazy texts, which programs get in English. The others
+    may be empty, or have one item for each row: `opens` the command that shows more of it, its name first; `settings`
+    what can be set in it; `bars` the number that a picture of the table compares.
     """
 
     TEXTS = ("headings",)
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     opens: tuple[tuple[str, ...], ...] = ()
+    settings: tuple[RowChoice, ...] = ()
+    bars: tuple[float, ...] = ()
 
 
 class ActionStyle(StrEnum):

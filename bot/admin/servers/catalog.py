@@ -244,7 +244,7 @@ class ProgramConsent:
         one, too. With `--allow`, the program is allowed, and its error leaves the draft. Raises CommandRejected,
         SettingsError.
         """
-        at_terminal = request.hidden_input and self._rights.operates(request.member)
+        at_terminal = request.at_terminal and self._rights.operates(request.member)
         if request.arguments.has("allow") and not at_terminal:
             raise CommandRejected(_("Only the operator may allow a program, at a terminal of the bot's machine."))
         program = self._program_to_allow(draft, always=always)

@@ -54,6 +54,7 @@ from bot.admin.servers.forms import (
     form,
     is_confirming,
     next_step,
+    on_one_page,
     shown_command_line,
     steps_of_editing,
     steps_of_refilling,
@@ -64,7 +65,7 @@ from bot.admin.servers.launch_consent import start_warning, version_warning
 from bot.admin.servers.secrets import SecretLinks, enter_secret, missing_secrets_text, missing_slots, secret_form
 from bot.admin.servers.validation import ServerValidator
 from bot.admin.text_format import error_reply, format_change, parse_policy, sentences, server_label
-from bot.domain.commands import Form, Parameter, ParameterKind, Reply, ReplyAction
+from bot.domain.commands import Form, Parameter, ParameterKind, Reply, ReplyAction, Table
 from bot.domain.conversations import ConversationKey
 from bot.domain.server_settings import SETTINGS, TRUSTED
 from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord
@@ -117,8 +118,6 @@ _SOURCE = Parameter(
 _USE_OTHER_COMMAND = gettext_lazy("/mcp edit NAME --OPTION VALUE; /mcp help edit lists the options")
 _INSTEAD = gettext_lazy("/mcp add NAME URL [--secret SECRETREF], or /mcp add NAME -- PROGRAM ARGUMENT...")
 _NOTHING = gettext_lazy("Nothing was added.")
-_SIGNING_IN = 2
-"""Step of the form with the secret."""
 _CHOOSING = 2
 """Step of the form with the launch template."""
 
@@ -224,7 +223,7 @@ class ServerEdit(Verbs):
         _server, record = await self._directory.get_editable(arguments.get("server"), request)
         self._validator.may_define(record.config, request.member)
         if set(arguments.values) <= {"server"}:
-            return self._form(record, values_of(record), {}, 1)
+            return self._form(record, values_of(record), {}, 1, on_page=request.on_page)
         _name, fields = _typed_fields(arguments)
         if arguments.has("rename"):
             fields["name"] = arguments.get("rename")
@@ -249,10 +248,10 @@ class ServerEdit(Verbs):
         record = self._directory.record_of(server, context.member)
         self._validator.may_define(record.config, context.member)
         if str(record.version) != version:
-            return self._version_conflict(record)
+            return self._version_conflict(record, context.fields)
         before = values_of(record)
         fields = {**before, **context.fields}
-        steps = self._steps(record, fields)
+        steps = self._steps(record, fields, on_page=context.on_page)
         draft = await self._validator.draft_change(
             record, ServerRequest(split_target(fields), context.member, context.conversation)
         )
@@ -262,9 +261,10 @@ class ServerEdit(Verbs):
         if step == len(steps) and is_confirming(steps):
             if record.config.launch is not None:
                 fields |= shown_command_line(draft.record)
-            return self._form(record, fields, errors, step, start_warning(draft.record.config, draft.record.secrets))
+            warning = start_warning(draft.record.config, draft.record.secrets)
+            return self._form(record, fields, errors, step, warning, on_page=context.on_page)
         if step is not None:
-            return self._form(record, fields, errors, step)
+            return self._form(record, fields, errors, step, on_page=context.on_page)
         return self._save(record, draft, context, verify=True)
 
     async def _save(
@@ -307,29 +307,47 @@ class ServerEdit(Verbs):
         async for reply in self._validator.reply_with_checks(record, ServerChange.CHANGED, verify=checks_follow):
             yield replace(reply, details=(*changes, *reply.details))
 
-    def _version_conflict(self, record: ServerRecord) -> Reply:
-        """Return the reply to a version conflict: the last editor, and the current values."""
+    def _version_conflict(self, record: ServerRecord, typed: Mapping[str, str] | None = None) -> Reply:
+        """Return the reply to a version conflict: the last editor, the current values, and those typed in a form."""
         change = format_change(record.updated_at, record.updated_by, self._clock())
+        fields = [field for step in steps_of_editing({}, {"transport": "", "command": ""}) for field in step]
+        now = values_of(record)
+        differences = tuple(
+            (str(field.label), (typed or {})[field.name], now.get(field.name, field.value))
+            for field in fields
+            if field.name in (typed or {}) and (typed or {})[field.name] != now.get(field.name, field.value)
+        )
         return Reply(
             _("{server} has been changed since you opened it. Nothing was saved.", server=server_label(record.config)),
+            Table(("field", "yours", "now"), differences) if differences else None,
             details=((gettext_lazy("changed"), change), *self._validator.exact_definition(record)),
             failed=True,
             actions=(ReplyAction(_("Edit again"), ("mcp", "edit", record.config.name)),),
         )
 
-    def _steps(self, record: ServerRecord, fields: Mapping[str, str]) -> list[Step]:
+    def _steps(self, record: ServerRecord, fields: Mapping[str, str], *, on_page: bool = False) -> list[Step]:
         launch, before = record.config.launch, values_of(record)
-        if launch is None:
-            return steps_of_editing(fields, before)
-        return steps_of_refilling(launch, fields, before, self._templates())
+        steps = (
+            steps_of_editing(fields, before)
+            if launch is None
+            else steps_of_refilling(launch, fields, before, self._templates())
+        )
+        return on_one_page(steps) if on_page else steps
 
     def _form(
-        self, record: ServerRecord, fields: Mapping[str, str], errors: Mapping[str, str], step: int, intro: str = ""
+        self,
+        record: ServerRecord,
+        fields: Mapping[str, str],
+        errors: Mapping[str, str],
+        step: int,
+        intro: str = "",
+        *,
+        on_page: bool = False,
     ) -> Form:
         return form(
             f"mcp edit:{record.id}:{record.version}",
             _("Edit {server}", server=record.config.name),
-            self._steps(record, fields),
+            self._steps(record, fields, on_page=on_page),
             step,
             values=fields,
             errors=errors,
@@ -396,9 +414,8 @@ class ServerAdd(Verbs):
             and request.hidden_input
         ):
             # All missing values can be typed here without echo.
-            return self._form(
-                _form_values(server_request, arguments.get("policy")), {}, _SIGNING_IN, SecretFieldMode.PROMPT
-            )
+            mode, values = self._secret_mode(request), _form_values(server_request, arguments.get("policy"))
+            return self._form(values, {}, len(steps_with_templates(values, mode, self._templates())), mode)
         if draft.record.config.launch and not draft.errors and not self._validator.is_operator(member):
             return self._consent(
                 _form_values(server_request, arguments.get("policy")), draft.record, self._secret_mode(request), {}
@@ -455,7 +472,7 @@ class ServerAdd(Verbs):
 
     def _secret_mode(self, context: VerbContext) -> SecretFieldMode:
         if context.hidden_input:
-            return SecretFieldMode.PROMPT
+            return SecretFieldMode.PAGE if context.on_page else SecretFieldMode.PROMPT
         return SecretFieldMode.LINK if self._links.enabled else SecretFieldMode.REFERENCE
 
     def _defer_missing(self, draft: ParsedDefinition) -> None:
@@ -520,6 +537,10 @@ def _next_step(
 ) -> tuple[int | None, Mapping[str, str]]:
     """Return the next step of a submitted form, None at the end, and all errors by field."""
     errors = {**form_errors(draft.errors), **context.errors}
+    if not any(field.name == "secret" for step in steps for field in step):
+        # On a page it is typed, whatever part of it is wrong.
+        for name in ("username", "secret"):
+            errors |= {SECRET_FIELD: errors.pop(name)} if name in errors else {}
     number = step_number(context)
     if number == len(steps) and is_confirming(steps):
         errors |= confirmation_errors(fields, name, draft.record)

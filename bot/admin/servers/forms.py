@@ -65,6 +65,10 @@ _HIDDEN = Field(
     gettext_lazy("the secret itself, kept encrypted; leave it empty if you gave a reference"),
     longest=4096,
 )
+_ON_PAGE = replace(
+    _HIDDEN, hint=gettext_lazy("kept encrypted and never shown; for basic as USER:PASSWORD. Nothing for none and oauth")
+)
+_HEADER_ON_PAGE = replace(_HEADER, hint=gettext_lazy("for header and api_key: the header that carries the secret"))
 _CLIENT = text_field(
     "client_id",
     "Client id",
@@ -109,18 +113,20 @@ Step = tuple[Field, ...]
 
 
 class SecretFieldMode(Enum):
-    """Ways in which a form asks for a secret: by reference; at a hidden prompt; by reference, else with a one-time link
-    after saving.
+    """Ways in which a form asks for a secret: by reference; at a hidden prompt; in a field of a page; by reference,
+    else with a one-time link after saving.
     """
 
     REFERENCE = "reference"
     PROMPT = "prompt"
+    PAGE = "page"
     LINK = "link"
 
 
 def steps_of_adding(fields: Mapping[str, str], mode: SecretFieldMode) -> list[Step]:
     """Return the steps of adding that follow from the fields so far."""
-    steps: list[Step] = [(_NAME, _TRANSPORT, _EITHER, _AUTH, _POLICY)]
+    on_page = (_ON_PAGE, _HEADER_ON_PAGE) if mode is SecretFieldMode.PAGE else ()
+    steps: list[Step] = [(_NAME, _TRANSPORT, _EITHER, _AUTH, *on_page, _POLICY)]
     if fields.get("transport") == "stdio":
         return [*steps, (_ENV, _FOLDER, confirmation(fields.get("title", "")))]
     return [*steps, *_authentication_steps(fields.get("auth", ""), mode)]
@@ -190,6 +196,12 @@ def in_steps(fields: Sequence[Field]) -> list[Step]:
     return [tuple(fields[first : first + FIELDS_A_STEP]) for first in range(0, len(fields), FIELDS_A_STEP)]
 
 
+def on_one_page(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps as one, before the confirmation of a command line if there is one."""
+    asked = [step for step in steps if step[-1].name != "confirm"]
+    return [tuple(field for step in asked for field in step), *steps[len(asked) :]]
+
+
 def next_step(steps: Sequence[Step], number: int, errors: Mapping[str, str]) -> int | None:
     """Return the next step: the first visited one with an error, the following one, or None at the end. A step that
     does not exist is replaced by the last one, because its fields were not answered.
@@ -221,18 +233,19 @@ def next_form_step(steps: Sequence[Step], submission: SubmissionContext) -> tupl
 def _visible_errors(names: set[str], values: Mapping[str, str], errors: Mapping[str, str]) -> Mapping[str, str]:
     """Return the errors of filled-in fields. A missing secret is an error at the field where it can be typed."""
     visible = {name: error for name, error in errors.items() if name in values}
-    if SECRET_FIELD in names and "secret" in visible and not values["secret"]:
+    if SECRET_FIELD in names and "secret" in visible and not values.get("secret"):
         visible.setdefault(SECRET_FIELD, visible.pop("secret"))
     return visible
 
 
 def _authentication_steps(auth: str, mode: SecretFieldMode) -> list[Step]:
     fields = _SIGN_IN_FIELDS.get(auth)
-    if fields is None:
+    if fields is None or (mode is SecretFieldMode.PAGE and auth not in OAUTH_KINDS):
         return []
     asked = {
         SecretFieldMode.REFERENCE: (_SECRET,),
         SecretFieldMode.PROMPT: (_SECRET, _PAIR if auth == "basic" else _HIDDEN),
+        SecretFieldMode.PAGE: (_SECRET, _HIDDEN),
         SecretFieldMode.LINK: (_SECRET_OR_LINK,),
     }[mode]
     return [(*fields, *(asked[1:] if auth == "oauth" else asked))]

@@ -403,7 +403,7 @@ class ServerImport:
 
     async def run(self, request: CommandContext) -> Reply | Answers:
         """Show the servers that would be added, or add them. Raises CommandRejected."""
-        if not (request.hidden_input and self._rights.operates(request.member)):
+        if not (request.at_terminal and self._rights.operates(request.member)):
             raise CommandRejected(
                 _(
                     "Only the operator may import a file, at a terminal of the bot's machine. Elsewhere servers are "

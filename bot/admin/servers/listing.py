@@ -1,14 +1,16 @@
-"""`/mcp list`, `show`, `tools`. Addresses and references are for admins."""
+"""`/mcp list`, `show`, `tools`, `tool`. Addresses and references are for admins."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 
 from bot.admin.command import (
     A_SERVER,
     SERVER,
+    TOOL,
     Answers,
     Arguments,
     CommandContext,
@@ -24,7 +26,9 @@ from bot.admin.servers.directory import ServerDirectory, VisibleServer
 from bot.admin.servers.review import withheld_tools
 from bot.admin.servers.sign_in import SignInSteps, oauth_text
 from bot.admin.text_format import (
+    POLICY_SAID,
     POLICY_WORDS,
+    code,
     did_you_mean,
     format_ago,
     format_change,
@@ -36,9 +40,20 @@ from bot.admin.text_format import (
     shorten,
     status_word,
 )
-from bot.domain.commands import ActionStyle, Parameter, Reply, ReplyAction, RequiredRole, Table
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.commands import (
+    ActionStyle,
+    Parameter,
+    Reply,
+    ReplyAction,
+    ReplyFile,
+    RequiredRole,
+    RowChoice,
+    Table,
+)
 from bot.domain.conversations import ConversationKey
 from bot.domain.pins import count_definitions
+from bot.domain.policies import Rule, as_pattern
 from bot.domain.server_settings import SETTINGS
 from bot.domain.servers import (
     EVERYWHERE,
@@ -78,6 +93,13 @@ _FILTERS = (
 )
 _OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 """Statuses of servers with known tools that are not usable."""
+_CHOICES = (ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER, ApprovalPolicy.ALWAYS_DENY)
+_POLICIES = {
+    ApprovalPolicy.ALWAYS_ALLOW: gettext_lazy("always allow"),
+    ApprovalPolicy.ASK_USER: gettext_lazy("ask"),
+    ApprovalPolicy.ALWAYS_DENY: gettext_lazy("always deny"),
+    ApprovalPolicy.AUTO: gettext_lazy("auto"),
+}
 _RISKS = {
     Risk.READS: gettext_lazy("reads"),
     Risk.WRITES: gettext_lazy("writes"),
@@ -230,7 +252,6 @@ class ServerListing(Verbs):
         "the tools, and which of them ask first",
         (A_SERVER,),
         who=RequiredRole.EVERYONE,
-        aliases=("tool",),
         reads=True,
     )
     async def _tools(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -239,6 +260,32 @@ class ServerListing(Verbs):
         yield self._tools_reply(request, servers)
         if await self._directory.connect(servers):
             yield self._tools_reply(request, await self._requested_servers(request))
+
+    @verb("tool", "one tool with its arguments", (SERVER, TOOL), who=RequiredRole.EVERYONE, reads=True)
+    async def _tool(self, request: CommandContext) -> Reply:
+        server = await self._directory.find_synced(request.arguments.get("server"), request.conversation)
+        tool = self._directory.find_tool(server, request.arguments.get("tool"))
+        administers = self._dependencies.rights.administers(request.member)
+        subject = (server.name, tool.original_name)
+        return Reply(
+            _("Tool {tool} of {server}", tool=code(tool.original_name, ""), server=server_label(server.config)),
+            _arguments_table(tool),
+            details=known_facts(
+                (gettext_lazy("title"), tool.title),
+                (gettext_lazy("description"), tool.description),
+                (gettext_lazy("risk"), risk(tool)),
+                (gettext_lazy("policy"), self._tool_state(server, tool, self._waiting([server]), request)),
+            ),
+            actions=(
+                ReplyAction(_("Explain the policy"), ("mcp", "policy", "explain", *subject)),
+                ReplyAction(_("Change the policy"), ("mcp", "policy", "set", *subject)),
+            )
+            if administers
+            else (),
+            document=ReplyFile(
+                "schema.json", json.dumps(tool.input_schema, indent=2, ensure_ascii=False), "application/json"
+            ),
+        )
 
     async def _reply_until_settled(
         self, answer: Callable[[CommandContext, list[VisibleServer]], Awaitable[Reply]], request: CommandContext
@@ -258,7 +305,7 @@ class ServerListing(Verbs):
 
     async def _list_reply(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
         administers = self._dependencies.rights.administers(request.member)
-        add = (ReplyAction(_("Add a server"), ("mcp", "add"), ActionStyle.PRIMARY),) if administers else ()
+        add = (ReplyAction(_("Add server"), ("mcp", "add"), ActionStyle.PRIMARY),) if administers else ()
         if not servers:
             how = (
                 _("Try `/mcp add`, or put one in `{file}`.", file=self._dependencies.operator.file)
@@ -468,23 +515,52 @@ class ServerListing(Verbs):
 
         if not tools:
             return Reply(_("No tools are offered now. `/mcp list` says why."), details=left_out)
-        waiting = {tool.name for server in servers for tool in withheld_tools(self._dependencies.servers, server.id)}
+        waiting = self._waiting(servers)
+        page = page_rows(tools, request.arguments.page)
         rows = tuple(
             (tool.name, risk(tool), self._tool_state(server, tool, waiting, request), _summary(tool))
-            for server, tool in page_rows(tools, request.arguments.page)
+            for server, tool in page
         )
-        opens = tuple(
-            ("mcp", "policy", "set", server.name, tool.original_name)
-            for server, tool in page_rows(tools, request.arguments.page)
+        opens = tuple(("mcp", "tool", server.name, tool.original_name) for server, tool in page)
+        settings = tuple(
+            self._policy_choice(server, tool, request)
+            for server, tool in page
             if self._dependencies.rights.administers(request.member)
         )
         named = (servers[0].name,) if request.arguments.get("server") else ()
         reviews = tuple((gettext_lazy("review"), note) for server in servers if (note := self._review_note(server)))
         return Reply(
             _("Tools · {count}", count=len(tools)),
-            Table(("tool", "risk", "policy", "what it does"), rows, opens),
+            Table(("tool", "risk", "policy", "what it does"), rows, opens, settings),
             (*reviews, *left_out),
             page=page_of(request.arguments.page, len(tools), ("mcp", "tools", *named)),
+        )
+
+    def _waiting(self, servers: Sequence[VisibleServer]) -> Collection[str]:
+        """Return the names of the tools that wait for a review."""
+        return {tool.name for server in servers for tool in withheld_tools(self._dependencies.servers, server.id)}
+
+    def _policy_choice(self, server: VisibleServer, tool: Tool, request: CommandContext) -> RowChoice:
+        """Return the choice of an admin's rule about this tool alone, with the rule that wins over it."""
+        judged = self._dependencies.administration.rules(request.conversation).judge(tool)
+        matching = (judged.rule, *(rule for rule, _why in judged.passed))
+        own = next((rule for rule in matching if rule is not None and _is_about(rule, tool)), None)
+        words, subject = ("mcp", "policy"), (server.name, tool.original_name)
+        policies = [*_CHOICES, *([ApprovalPolicy.AUTO] if own and own.policy is ApprovalPolicy.AUTO else [])]
+        choices = [(str(_POLICIES[policy]), (*words, "set", *subject, POLICY_SAID[policy])) for policy in policies]
+        if own:
+            choices.append((_("as the other rules say"), (*words, "clear", *subject)))
+        decided = {
+            "rule": judged.stored.rule or _("the default"),
+            "policy": _POLICIES[judged.stored.policy],
+            "reason": judged.stored.why,
+        }
+        return RowChoice(
+            _("Policy of {tool}", tool=tool.original_name),
+            tuple(choices),
+            str(_POLICIES[own.policy if own else judged.stored.policy]),
+            column=2,
+            note="" if own and own is judged.rule else _("{rule} decides: {policy}. {reason}", **decided),
         )
 
     def _tool_state(self, server: VisibleServer, tool: Tool, waiting: Collection[str], request: CommandContext) -> str:
@@ -578,6 +654,24 @@ def _steps(server: VisibleServer) -> tuple[ReplyAction, ...]:
         ReplyAction(switch[0], ("mcp", switch[1], server.name)),
         ReplyAction(_("Remove"), ("mcp", "remove", server.name), ActionStyle.DANGER),
     )
+
+
+def _is_about(rule: Rule, tool: Tool) -> bool:
+    """Return True for an admin's rule about this tool alone, which the choice of its policy sets."""
+    return rule.plain and not rule.of_file and rule.tool == as_pattern(tool.original_name) and not rule.excluded_tools
+
+
+def _arguments_table(tool: Tool) -> Table | None:
+    """Return the arguments of a tool; a schema of a server may be anything."""
+    required = tool.input_schema.get("required")
+    needed = required if isinstance(required, list) else ()
+    rows = []
+    for name, schema in tool.properties.items():
+        about = schema if isinstance(schema, Mapping) else {}
+        kind = about.get("type", "")
+        texts = (kind if isinstance(kind, str) else json.dumps(kind), str(about.get("description", "")))
+        rows.append((str(name), texts[0], _("yes") if name in needed else _("no"), texts[1]))
+    return Table(("argument", "type", "required", "what it is"), tuple(rows)) if rows else None
 
 
 def _summary(tool: Tool) -> str:
