@@ -28,7 +28,7 @@ OFF = gettext_lazy("MCP is switched off (`MCP_ENABLED=false`), so there are no s
 
 
 TOPICS: Mapping[str, Sequence[str]] = {
-    gettext_lazy("what there is"): ("list", "show", "tools", "resource", "prompt"),
+    gettext_lazy("what there is"): ("list", "show", "tools", "tool", "resource", "prompt"),
     gettext_lazy("add and change"): ("add", "catalog", "edit", "remove", "secret", "reload"),
     gettext_lazy("on and off"): ("enable", "disable", "connect", "disconnect", "sync"),
     gettext_lazy("what may run"): ("policy", "grants", "review"),

@@ -137,6 +137,10 @@ async def test_headers_and_variables_of_a_server_are_never_shown(line: str, memb
 async def test_tools_shows_risk_policy_and_one_line_of_each() -> None:
     reply = await command_harness().ask("mcp tools")
     assert reply.text == "Tools · 3"
+    assert reply.table is not None
+    settings = reply.table.settings
+    assert [choice.label for choice in settings] == ["Policy of list", "Policy of add", "Policy of delete"]
+    assert [choice.value for choice in settings] == ["always allow", "ask", "always deny"]
     assert reply.table == Table(
         ("tool", "risk", "policy", "what it does"),
         (
@@ -144,7 +148,8 @@ async def test_tools_shows_risk_policy_and_one_line_of_each() -> None:
             ("notes__add", "writes", "asks", "Add a note."),
             ("notes__delete", "destructive", "blocked", ""),
         ),
-        tuple(("mcp", "policy", "set", "notes", tool) for tool in ("list", "add", "delete")),
+        tuple(("mcp", "tool", "notes", tool) for tool in ("list", "add", "delete")),
+        settings,
     )
 
 
@@ -181,7 +186,7 @@ async def test_help_lists_every_verb_a_person_may_say(held: CommandHarness, line
     assert len(reply.details) <= 10, "one screen"
     theirs = await held.ask(line, GUEST)
     assert [verbs for _, verbs in theirs.details] == [
-        "list, show, tools, resource list|show|ask, prompt ask|list|show",
+        "list, show, tools, tool, resource list|show|ask, prompt ask|list|show",
         "grants list|revoke",
         "help",
     ]
@@ -192,7 +197,7 @@ async def test_help_of_all_describes_every_verb_a_person_may_say(held: CommandHa
     assert listed[0] == "list [WORDS…]"
     assert len(listed) == len(held.registry.verbs["mcp"])
     theirs = await held.ask("mcp help all", GUEST)
-    theirs_alone = ["list", "show", "tools", *3 * ["resource"], *3 * ["prompt"], "grants", "grants", "help"]
+    theirs_alone = ["list", "show", "tools", "tool", *3 * ["resource"], *3 * ["prompt"], "grants", "grants", "help"]
     assert [usage.split()[1] for usage, _ in theirs.details] == theirs_alone
 
 

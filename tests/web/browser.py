@@ -45,6 +45,9 @@ class _Forms(HTMLParser):
             self._open.fields.append((self._name, ""))
         elif tag == "option" and "selected" in given:
             self._select = []
+            if "value" in given:
+                self._open.fields[-1] = (self._name, given["value"])
+                self._select = None
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "form":

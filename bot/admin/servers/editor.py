@@ -539,8 +539,9 @@ def _next_step(
     errors = {**form_errors(draft.errors), **context.errors}
     if not any(field.name == "secret" for step in steps for field in step):
         # On a page it is typed, whatever part of it is wrong.
-        for name in ("username", "secret"):
-            errors |= {SECRET_FIELD: errors.pop(name)} if name in errors else {}
+        for part in ("username", "secret"):
+            if errors.pop(part, ""):
+                errors[SECRET_FIELD] = _("Something is needed here.")
     number = step_number(context)
     if number == len(steps) and is_confirming(steps):
         errors |= confirmation_errors(fields, name, draft.record)

@@ -547,7 +547,9 @@ class ServerListing(Verbs):
         own = next((rule for rule in matching if rule is not None and _is_about(rule, tool)), None)
         words, subject = ("mcp", "policy"), (server.name, tool.original_name)
         policies = [*_CHOICES, *([ApprovalPolicy.AUTO] if own and own.policy is ApprovalPolicy.AUTO else [])]
-        choices = [(str(_POLICIES[policy]), (*words, "set", *subject, POLICY_SAID[policy])) for policy in policies]
+        choices: list[tuple[str, tuple[str, ...]]] = [
+            (str(_POLICIES[policy]), (*words, "set", *subject, POLICY_SAID[policy])) for policy in policies
+        ]
         if own:
             choices.append((_("as the other rules say"), (*words, "clear", *subject)))
         decided = {

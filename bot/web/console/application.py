@@ -72,6 +72,7 @@ class _Console:
             f"{APPROVALS_PATH}/decided": (own(self._approvals.decided), "GET"),
             f"{APPROVALS_PATH}/{{approval}}": (own(self._approvals.show), "GET POST"),
             f"{APPROVALS_PATH}/{{approval}}/edit": (own(self._approvals.edit), "GET POST"),
+            "/choose": (own(self._pages.choose), "POST"),
             "/form": (own(self._pages.submit), "POST"),
             **{entry.path: (own(self._entry(entry.words)), "GET") for entry in ENTRIES if entry.words},
             f"{SERVERS_PATH}/{{name}}": (own(self._server), "GET"),

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import parse_qsl
 
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from bot.admin.command import Arguments, CommandRejected, parse_arguments
@@ -38,9 +39,20 @@ from bot.domain.locales import use_locale
 from bot.errors import CountersignError
 from bot.i18n import _
 from bot.web.console.dependencies import ConsoleDependencies
-from bot.web.console.menu import command_path, entry_of, find_verb
+from bot.web.console.menu import (
+    BUTTONS,
+    COMMANDS_PATH,
+    SERVER_WORDS,
+    PageSection,
+    command_path,
+    entry_of,
+    find_verb,
+    sections_of,
+)
+from bot.web.console.pictures import bar_widths
 from bot.web.console.rendering import HEADERS
-from bot.web.console.request import ConsoleRequest
+from bot.web.console.request import ConsoleRequest, FormData
+from bot.web.console.sign_in import own_path
 
 _MOST_CHOICES = 60
 """Names in a list to choose from; of more, a text field offers the first."""
@@ -108,7 +120,7 @@ class CommandPages:
 
     async def run_words(self, call: ConsoleRequest, command: str, *words: str) -> Response:
         """Run the verb at the beginning of these words and those of the request."""
-        line = self._read_line(call, command, words)
+        line = self._read_line(call.form, command, words)
         if line is None:
             return call.page("problem.html", 404, title=_("There is no such command"), text="", fix="")
         if not call.menu.may_run(line.verb, call.viewer.member):
@@ -116,36 +128,47 @@ class CommandPages:
             return call.page("problem.html", 403, title=_("This is not for you"), text=text, fix="")
         if not (call.is_post or (line.verb.reads and line.is_complete)):
             return self._page(call, line)
-        viewer = call.viewer
-        invocation = Invocation(
-            line.command, line.all_words, viewer.member, viewer.conversation, hidden_input=viewer.hidden_input
-        )
+        invocation = call.viewer.invocation(line.command, *line.all_words)
         if line.verb.reads and call.form.get("download"):
             return await self._download(invocation)
         values = self._page_values(call, line, is_open=not line.verb.reads)
+        sections = () if call.is_post else sections_of((line.command, *line.verb.path.split()))
         page = call.render(
             "run.html", parts=_PARTS, with_parameters=line.verb.reads and values["first_fields"], **values
         )
         # What was wrong can be corrected below.
         correction = "" if line.verb.reads else call.render("parameters.html", **values)
-        return self._streamed(call, page, invocation, correction)
+        return self._streamed(call, page, invocation, correction, [(each, values["subject"]) for each in sections])
+
+    async def choose(self, call: ConsoleRequest) -> Response:
+        """Run the commands of the choices that were changed in a table, and return to its page."""
+        failed: list[str] = []
+        for run in filter(None, call.form.get_all("run")):
+            command, *words = shlex.split(run)
+            async for reply in self._commands.handle(call.viewer.invocation(command, *words)):
+                if isinstance(reply, Form) or reply.failed:
+                    failed += [reply.title if isinstance(reply, Form) else reply.text]
+        back = call.templates.url(own_path(call.form.get("back")) or COMMANDS_PATH)
+        if not failed:
+            return RedirectResponse(back, 303, {**HEADERS})
+        return call.page("problem.html", 400, title=_("That did not work"), text="\n".join(failed), fix="")
 
     async def submit(self, call: ConsoleRequest) -> Response:
         """Take a form of a verb."""
         form, viewer = call.form, call.viewer
         fields = {name: values[-1] for name, values in (form.below("c.") | form.below("f.")).items()}
         submission = FormSubmission(
-            form.get("form"), fields, viewer.member, viewer.conversation, hidden_input=viewer.hidden_input
+            form.get("form"), fields, viewer.member, viewer.conversation, viewer.hidden_input, on_page=True
         )
         page = call.render("run.html", title=form.get("title"), parts=_PARTS, **_NOTHING)
         return self._streamed(call, page, submission)
 
-    def _read_line(self, call: ConsoleRequest, command: str, before: Sequence[str]) -> CommandLine | None:
-        found = find_verb(self._commands.verbs.get(command, ()), (*before, *call.form.get_all("w")))
+    def _read_line(self, form: FormData, command: str, before: Sequence[str]) -> CommandLine | None:
+        found = find_verb(self._commands.verbs.get(command, ()), (*before, *form.get_all("w")))
         if found is None:
             return None
         verb, rest = found
-        words = (*rest, *_option_words(verb, call.form))
+        words = (*rest, *_option_words(verb, form))
         try:
             return CommandLine(command, verb, words, parse_arguments(verb, words, command), is_complete=True)
         except CommandRejected as rejection:
@@ -177,6 +200,7 @@ class CommandPages:
             "line": line,
             "subject": subject,
             "related": _related(line.command, related, subject) if subject else [],
+            "buttons": {other.path: BUTTONS[other.path] for other in related if subject and other.path in BUTTONS},
             "first_fields": [] if is_bare else fields[:first],
             "other_fields": fields[first:],
             "offered": offered,
@@ -216,27 +240,61 @@ class CommandPages:
         return names[:_MOST_OFFERED]
 
     def _streamed(
-        self, call: ConsoleRequest, page: str, request: Invocation | FormSubmission, correction: str = ""
+        self,
+        call: ConsoleRequest,
+        page: str,
+        request: Invocation | FormSubmission,
+        correction: str = "",
+        more: Sequence[tuple[PageSection, str]] = (),
     ) -> Response:
-        """Return a page with the replies to a request, and with `correction` below the last one if it has failed."""
+        """Return a page with the replies to a request, and with `correction` below the last one if it has failed; else
+        with more sections about a subject.
+        """
 
         async def write_parts(write: Write) -> None:
-            has_failed = False
             with use_locale(call.viewer.locale):
-                try:
-                    async with (
-                        asyncio.timeout(REPLY_SECONDS),
-                        aclosing(self._commands.handle(request)) as replies,  # type: ignore[type-var]
-                    ):
-                        async for reply in replies:
-                            has_failed = isinstance(reply, Reply) and reply.failed
-                            await write(self._part(call, reply, request))
-                except (CountersignError, TimeoutError) as error:
-                    await write(self._part(call, Reply(error_message(error), failed=True), request))
-            if has_failed and correction:
-                await write(correction)
+                has_failed = await self._write_replies(call, request, write)
+                if has_failed and correction:
+                    await write(correction)
+                for section, subject in () if has_failed else more:
+                    await self._write_section(call, section, subject, write)
 
         return StreamedPage(page, write_parts)
+
+    async def _write_replies(self, call: ConsoleRequest, request: Invocation | FormSubmission, write: Write) -> bool:
+        """Write the replies to a request as they come. Return True if the last one has failed."""
+        has_failed = False
+        try:
+            async with (
+                asyncio.timeout(REPLY_SECONDS),
+                aclosing(self._commands.handle(request)) as replies,  # type: ignore[type-var]
+            ):
+                async for reply in replies:
+                    has_failed = isinstance(reply, Reply) and reply.failed
+                    await write(self._part(call, reply, request))
+        except (CountersignError, TimeoutError) as error:
+            has_failed = True
+            await write(self._part(call, Reply(error_message(error), failed=True), request))
+        return has_failed
+
+    async def _write_section(self, call: ConsoleRequest, section: PageSection, subject: str, write: Write) -> None:
+        """Write the replies of a verb below others, or the form of its parameters if it needs more of them or changes
+        something; nothing if the user may not run it.
+        """
+        command, *words = (*section.words, *([subject] if subject else []))
+        line = self._read_line(FormData(), command, words)
+        if line is None or not call.menu.may_run(line.verb, call.viewer.member):
+            return
+        await write(call.render("section.html", title=section.title))
+        if line.verb.reads and line.is_complete:
+            await self._write_replies(call, call.viewer.invocation(command, *words), write)
+            return
+        values = {
+            **self._page_values(call, line, is_open=True),
+            "at": f"{'-'.join(section.words)}-",
+            "label": section.title,
+        }
+        await write(call.render("confirmed.html" if subject else "parameters.html", **values))
 
     def _part(self, call: ConsoleRequest, reply: Reply | Form, request: Invocation | FormSubmission) -> str:
         if isinstance(reply, Form):
@@ -258,15 +316,27 @@ class CommandPages:
             "reply.html",
             reply=reply,
             rows=list(zip(rows, addresses, strict=True)),
-            actions=[self._action(action) for action in reply.actions],
+            actions=[self._action(action) for action in reply.actions if not self._has_button(call, action)],
+            settings=reply.table.settings if reply.table is not None else (),
+            back=call.path,
+            bars=bar_widths(reply.table.bars if reply.table is not None else ()),
             pages=_page_links(reply),
             download=download,
         )
 
+    def _has_button(self, call: ConsoleRequest, action: ReplyAction) -> bool:
+        """Return True for what the page of a subject has a button or a form for."""
+        command, *words = action.words
+        found = find_verb(self._commands.verbs.get(command, ()), words)
+        own = (*BUTTONS, *(section.words[-1] for section in sections_of(SERVER_WORDS)))
+        return command_path((*SERVER_WORDS, *words[1:2])) == call.path and found is not None and found[0].path in own
+
     def _action(self, action: ReplyAction) -> dict[str, Any]:
         command, *words = action.words
         is_link = not action.confirm and self._reads(command, words)
-        return {"action": action, "command": command, "address": command_path(action.words) if is_link else ""}
+        address = command_path(action.words) if is_link else ""
+        rest = [word for _name, word in parse_qsl(address.partition("?")[2])]
+        return {"action": action, "command": command, "address": address, "rest": rest}
 
     def _reads(self, command: str, words: Sequence[str]) -> bool:
         found = find_verb(self._commands.verbs.get(command, ()), words)
@@ -290,6 +360,7 @@ _NOTHING: Mapping[str, Any] = {
     "entry": None,
     "line": None,
     "related": [],
+    "buttons": {},
     "with_parameters": False,
 }
 
@@ -337,10 +408,12 @@ def _related(command: str, verbs: Sequence[Verb], subject: str) -> list[dict[str
             "verb": verb,
             "command": command,
             "address": command_path((command, *verb.path.split(), subject)),
+            "needs_no_more": sum(parameter.required for parameter in verb.parameters) <= 1,
             "runs": not verb.reads and sum(parameter.required for parameter in verb.parameters) <= 1,
             "words": (*verb.path.split(), subject),
         }
         for verb in verbs
+        if verb.path.split() not in [[*section.words[1:]] for section in sections_of(SERVER_WORDS)]
     ]
 
 

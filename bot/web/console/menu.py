@@ -36,6 +36,14 @@ class MenuSection:
     entries: tuple[MenuEntry, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class PageSection:
+    """A verb below the one of a page, under a heading. On the page of a server, its name follows `words`."""
+
+    title: str
+    words: tuple[str, ...]
+
+
 APPROVALS_PATH, COMMANDS_PATH, SERVERS_PATH = "/approvals", "/commands", "/servers"
 SECTIONS = (
     MenuSection(
@@ -83,6 +91,24 @@ SECTIONS = (
         ),
     ),
 )
+_SECTIONS: Mapping[tuple[str, ...], tuple[PageSection, ...]] = {
+    ("mcp", "show"): (
+        PageSection(gettext_lazy("Tools"), ("mcp", "tools")),
+        PageSection(gettext_lazy("Reviews"), ("mcp", "review", "show")),
+        PageSection(gettext_lazy("Calls"), ("mcp", "log")),
+        PageSection(gettext_lazy("Remove"), ("mcp", "remove")),
+    ),
+    ("mcp", "policy", "list"): (PageSection(gettext_lazy("Explain"), ("mcp", "policy", "explain")),),
+}
+"""Verbs below the one of a page."""
+BUTTONS: Mapping[str, str] = {
+    "verify": gettext_lazy("Verify"),
+    "sync": gettext_lazy("Sync"),
+    "connect": gettext_lazy("Connect"),
+    "disconnect": gettext_lazy("Disconnect"),
+    "edit": gettext_lazy("Edit"),
+}
+"""Verbs about a server that stand as buttons above its page, with their names there."""
 ENTRIES = tuple(entry for section in SECTIONS for entry in section.entries)
 SERVER_WORDS = ("mcp", "show")
 """Command line of the page of one server, before its name."""
@@ -92,11 +118,17 @@ _SUBJECTS = (CompletionSource.SERVERS, CompletionSource.PROFILES)
 
 def command_path(words: Sequence[str]) -> str:
     """Return the path of the page of a command line, behind `/console`."""
-    if tuple(words[:-1]) == SERVER_WORDS and _SLUG.fullmatch(words[-1]):
+    on_page = {SERVER_WORDS, *(section.words for section in sections_of(SERVER_WORDS))}
+    if tuple(words[:-1]) in on_page and _SLUG.fullmatch(words[-1]):
         return f"{SERVERS_PATH}/{words[-1]}"
     entry = entry_of(words)
     path, rest = (entry.path, words[len(entry.words) :]) if entry else (f"/run/{words[0]}", words[1:])
     return f"{path}?{urlencode([('w', word) for word in rest])}" if rest else path
+
+
+def sections_of(words: tuple[str, ...]) -> tuple[PageSection, ...]:
+    """Return the verbs below a verb's page; `words` are its command and its path."""
+    return _SECTIONS.get(words, ())
 
 
 def entry_of(words: Sequence[str]) -> MenuEntry | None:

@@ -6,6 +6,7 @@ The pages load only files of this package: one style sheet, htmx, and one small 
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from typing import Any, Final
@@ -65,6 +66,7 @@ class Templates:
         self._environment.filters.update(
             {
                 "line": _line,
+                "words": shlex.join,
                 "clean": lambda text: strip_control(str(text)).strip(),
                 "moment": lambda at: format_datetime(at) if at else "",
                 "markdown": lambda text: markdown_html(str(text)),

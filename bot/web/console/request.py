@@ -11,6 +11,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from bot.admin.browser_sessions import CONSOLE_PATH
 from bot.web.console.menu import Menu
 from bot.web.console.rendering import Templates
 from bot.web.console.sessions import Viewer
@@ -79,6 +80,13 @@ class ConsoleRequest:
     def is_post(self) -> bool:
         """True if the request may change something: its form has the token of the session."""
         return self.request.method == "POST"
+
+    @property
+    def path(self) -> str:
+        """The path of the page behind `/console`, with its query."""
+        url = self.request.url
+        path = url.path.partition(CONSOLE_PATH)[2]
+        return f"{path}?{url.query}" if url.query else path
 
     @property
     def values(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from bot.admin.dependencies import MEMBER_SECONDS
 from bot.domain.api_clients import OPERATOR_PRINCIPAL
 from bot.domain.browser_sessions import SESSION_SECONDS, BrowserSession, rights_digest
+from bot.domain.commands import Invocation
 from bot.domain.conversations import CONSOLE, HTTP, Author, ConversationKey, Member
 from bot.domain.hosts import is_this_machine
 from bot.domain.locales import Locale, time_zone_name
@@ -43,6 +44,10 @@ class Viewer:
     locale: Locale
     form_token: str
     hidden_input: bool
+
+    def invocation(self, command: str, *words: str) -> Invocation:
+        """Return a command of this user."""
+        return Invocation(command, words, self.member, self.conversation, self.hidden_input, on_page=True)
 
     @property
     def author(self) -> Author:

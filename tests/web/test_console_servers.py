@@ -1,0 +1,115 @@
+"""Servers in the console: one page with all about a server, and the choices in it, over a real socket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.domain.api_clients import ApiRole
+from tests.fakes.mcp.endpoint import FakeEndpoint
+from tests.web.api_server import Api, opened_api
+from tests.web.browser import Browser
+from tests.web.local_server import ON_THIS_MACHINE
+from tests.web.test_console_sign_in import sign_in
+
+SECRET = "s3cret-of-the-board"
+
+
+@pytest.fixture
+async def browser(api: Api) -> Browser:
+    return await sign_in(api)
+
+
+async def add_jira(browser: Browser, jira: FakeEndpoint, **values: str) -> None:
+    await browser.open("/console/servers")
+    await browser.send("Add server")
+    await browser.send("Save", f_title="jira", f_where=jira.url, **values)
+
+
+async def test_a_page_shows_all_about_a_server(browser: Browser, jira: FakeEndpoint) -> None:
+    await add_jira(browser, jira)
+    page = await browser.open("/console/servers/jira")
+    assert "<h1>jira</h1>" in page.text
+    for shown in ("Verify", "Sync", "Connect", "Disconnect", "Edit", "Tools · 2", "No tool waits for a review", "Name"):
+        assert shown in browser.text
+    for button in ("Verify", "Remove"):
+        assert page.text.count(f">{button}</button>") == 1
+
+
+async def test_a_server_is_added_with_its_secret_on_one_page(browser: Browser, jira: FakeEndpoint, api: Api) -> None:
+    await add_jira(browser, jira, f_auth="api_key")
+    assert "Something is needed here." in browser.text
+    await browser.send("Save", f_auth="api_key", f_hidden=SECRET, f_auth_header="X-Api-Key")
+    assert "jira is added" in browser.text
+    assert SECRET not in browser.page.text
+    servers = api.runtime.services.stores.servers
+    [record] = await servers.records()
+    assert dict(await servers.read_secrets(record)) == {"auth": SECRET}
+    assert record.authentication.header == "X-Api-Key"
+
+
+async def test_the_policy_of_a_tool_is_a_choice_with_what_wins_over_it(browser: Browser, api: Api) -> None:
+    page = await browser.open("/console/servers/fake")
+    assert 'aria-label="Policy of look"' in page.text
+    assert "the default decides: ask." in browser.text
+    await browser.send("Save", run="mcp policy set fake look deny")
+    assert browser.page.url.path == "/console/servers/fake"
+    assert '<option value="" selected>always deny</option>' in browser.page.text
+    [rule] = await api.runtime.services.stores.policies.rules()
+    assert (rule.tool, rule.policy.value) == ("look", "ALWAYS_DENY")
+    await browser.send("Save", run="mcp policy clear fake look")
+    assert await api.runtime.services.stores.policies.rules() == []
+
+
+async def test_a_rule_of_the_file_that_wins_is_named(folder: Path) -> None:
+    rule = '[[rules]]\nserver = "fake"\ntool = "look"\npolicy = "ALWAYS_DENY"\n'
+    (folder / "policy.toml").write_text(rule, encoding="utf-8")
+    async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
+        browser = await sign_in(api)
+        await browser.open("/console/servers/fake")
+        await browser.send("Save", run="mcp policy set fake look allow")
+        assert "policy.toml:1 decides: always deny." in browser.text
+        assert '<option value="" selected>always allow</option>' in browser.page.text
+
+
+async def test_a_member_reads_servers_and_changes_nothing(api: Api) -> None:
+    browser = await sign_in(api, await api.token("ci", ApiRole.MEMBER))
+    page = await browser.open("/console/servers/fake")
+    assert "Tools · 2" in browser.text
+    for absent in ("<select", ">Verify</button>", ">Remove</button>", "Waiting reviews"):
+        assert absent not in page.text.partition("<main")[2]
+    token = dict(browser.form("Sign out").fields)["form-token"]
+    pairs = [("form-token", token), ("run", "mcp policy set fake look deny"), ("back", "/servers/fake")]
+    assert (await browser.post("/console/choose", pairs)).status_code == 400
+    assert await api.runtime.services.stores.policies.rules() == []
+
+
+async def test_choices_lead_back_to_pages_of_the_console_alone(browser: Browser) -> None:
+    await browser.open("/console/servers/fake")
+    page = await browser.send("Save", run="mcp policy set fake look deny", back="//evil.example/")
+    assert page.url.path == "/console/commands"
+
+
+async def test_a_stale_form_names_who_changed_the_server_and_shows_both_values(
+    browser: Browser, jira: FakeEndpoint, api: Api
+) -> None:
+    await add_jira(browser, jira)
+    await browser.open("/console/servers/jira")
+    await browser.send("'edit'")
+    first = browser.page
+    other = await sign_in(api, await api.token("boss", ApiRole.ADMIN))
+    await other.open("/console/servers/jira")
+    await other.send("'edit'")
+    await other.send("Save", f_description="theirs")
+    browser.page = first
+    await browser.send("Save", f_description="mine")
+    for shown in ("has been changed since you opened it", "by api:boss", "Description mine theirs"):
+        assert shown in browser.text
+
+
+async def test_the_arguments_of_a_tool_are_shown_with_its_schema(browser: Browser) -> None:
+    await browser.open("/console/servers/fake")
+    await browser.open(browser.link("fake__look"))
+    for shown in ("Tool look of fake", "Explain the policy", "schema.json"):
+        assert shown in browser.text
