@@ -15,12 +15,12 @@ import math
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import wraps
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -418,9 +418,51 @@ def matching(table: sa.FromClause, **parameters: str) -> sa.ColumnElement[bool]:
     return sa.and_(*(table.c[column] == bindparam(name) for column, name in parameters.items()))
 
 
-def is_one_of(column: sa.ColumnElement[Any], parameter: str) -> sa.ColumnElement[bool]:
+class _Values(sa.TypeDecorator[Sequence[Any]]):
+    """Type of a parameter with several values, in one text, so that their number is no part of the statement."""
+
+    impl = sa.JSON
+    cache_ok = True
+
+    def __init__(self, item: sa.types.TypeEngine[Any]) -> None:
+        super().__init__()
+        self.item = item
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
+        """Return the type of the database."""
+        return dialect.type_descriptor(sa.ARRAY(self.item) if dialect.name == "postgresql" else self.impl_instance)
+
+    def process_bind_param(self, value: Iterable[Any] | None, dialect: sa.Dialect) -> Any:  # noqa: ARG002
+        """Return a list."""
+        return [*(value or ())]
+
+
+class OneOf(FunctionElement[bool]):
+    """Condition that a column equals one of the values of a parameter."""
+
+    type = sa.Boolean()
+    inherit_cache = True
+
+    def self_group(self, against: Any = None) -> Self:  # noqa: ARG002
+        """Return the condition without a comparison with 1, for which SQLite would use no index."""
+        return self
+
+
+def is_one_of(column: sa.ColumnElement[Any], parameter: str) -> OneOf:
     """Return the condition that a column equals one of the values of a parameter."""
-    return column.in_(bindparam(parameter, expanding=True))
+    return OneOf(column, bindparam(parameter, type_=_Values(column.type)))
+
+
+@compiles(OneOf)
+def _in_json(element: OneOf, compiler: Any, **arguments: Any) -> str:
+    column, values = (compiler.process(clause, **arguments) for clause in element.clauses)
+    return f"({column} in (select value from json_each({values})))"  # noqa: S608 - a parameter's place
+
+
+@compiles(OneOf, "postgresql")
+def _in_array(element: OneOf, compiler: Any, **arguments: Any) -> str:
+    column, values = (compiler.process(clause, **arguments) for clause in element.clauses)
+    return f"({column} = any({values}))"
 
 
 def given(

@@ -2,8 +2,8 @@
 
 SQLAlchemy finds a compiled statement by the parts of the statement, and makes several objects for each execution.
 Modules build their statements once. Here the statement itself is the key, and the driver gets its text and values.
-Statements with a list of values take SQLAlchemy's way, as each does the first time, and all on an engine with listeners
-to executions.
+Statements whose text depends on their values take SQLAlchemy's way, as each does the first time, and all on an engine
+with listeners to executions.
 """
 
 from __future__ import annotations

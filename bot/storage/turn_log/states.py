@@ -223,9 +223,7 @@ _is_due = sa.or_(turns.c.status == TurnStatus.QUEUED, _woken)
 _is_running = turns.c.status == TurnStatus.RUNNING
 _orphaned = sa.and_(_is_running, turns.c.owner.is_(None))
 # Claimed by this process, but unknown to it: the response to that COMMIT was lost.
-_unknown_to_owner = sa.and_(
-    _is_running, turns.c.owner == bindparam("me"), turns.c.id.not_in(bindparam("holding", expanding=True))
-)
+_unknown_to_owner = sa.and_(_is_running, turns.c.owner == bindparam("me"), ~is_one_of(turns.c.id, "holding"))
 _abandoned = sa.and_(_is_running, turns.c.lease_until <= now())
 _is_lost = sa.or_(_orphaned, _unknown_to_owner, _abandoned)
 """Turns that count as running and have lost their process."""
@@ -397,7 +395,7 @@ def _is_deliverable(reaches: tuple[str, ...]) -> sa.ColumnElement[bool]:
     """Return the condition for turns that this process can deliver and has not claimed."""
     return sa.and_(
         sa.or_(*(sa.func.substr(turns.c.conversation + ":", 1, len(reach)) == reach for reach in reaches)),
-        turns.c.id.not_in(bindparam("holding", expanding=True)),
+        ~is_one_of(turns.c.id, "holding"),
     )
 
 
@@ -516,8 +514,9 @@ def settle_leftovers(connection: sa.Connection, claim: Claim) -> None:
     """Settle the calls that the previous owner had sent, and expired approvals."""
     if claim.fencing_token == 1:
         return  # the first owner
-    reopened = connection.execute(_reopen, {"t": claim.turn_id, "f": claim.fencing_token}).all()
+    reopening = connection.execute(_reopen, {"t": claim.turn_id, "f": claim.fencing_token})
     expired = expire_overdue(connection, claim.turn_id)
+    reopened = reopening.all()
     settled = elicitation_rows.settle_elicitations(connection, claim.turn_id, claim.fencing_token)
     if expired or reopened or settled:
         mark_view_stale(connection, claim.turn_id)
