@@ -11,7 +11,7 @@ import importlib
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -212,11 +212,24 @@ def console_pages(
     """Return the pages of the console. Their libraries load with the first page."""
     from bot.web.application import console_routes  # noqa: PLC0415 - loaded only in processes that serve
 
-    return console_routes(partial(_load_console, settings, dependencies, runtime, surfaces))
+    messenger = PlatformUserMessenger(surfaces, dependencies.locales)
+
+    async def find_member(author: Author, conversation: ConversationKey) -> Member:
+        """Return a user of a platform, or of this machine's terminal: its own user is the operator."""
+        if conversation.platform == CONSOLE:
+            return Member(author, platform_admin=author.id == login_name())
+        return await messenger.member(author, conversation)
+
+    dependencies.surface.set_user_lookup(find_member)
+    return console_routes(partial(_load_console, settings, dependencies, runtime, surfaces, find_member))
 
 
 def _load_console(
-    settings: Settings, dependencies: WebDependencies, runtime: Runtime, surfaces: Sequence[Surface]
+    settings: Settings,
+    dependencies: WebDependencies,
+    runtime: Runtime,
+    surfaces: Sequence[Surface],
+    find_member: Callable[[Author, ConversationKey], Awaitable[Member]],
 ) -> WebApp:
     from bot.chat.approval_inbox import ApprovalsCommand, PendingCallReader  # noqa: PLC0415 - loads with the pages
     from bot.chat.forms import CardForms  # noqa: PLC0415 - loads with the pages
@@ -228,12 +241,6 @@ def _load_console(
     messenger = PlatformUserMessenger(surfaces, dependencies.locales)
     members = Surfaces(surfaces)
     reader = PendingCallReader(stores.reporting, runtime.turn_log, runtime.services.rules, members=members)
-
-    async def find_member(author: Author, conversation: ConversationKey) -> Member:
-        """Return a user of a platform, or of this machine's terminal: its own user is the operator."""
-        if conversation.platform == CONSOLE:
-            return Member(author, platform_admin=author.id == login_name())
-        return await messenger.member(author, conversation)
 
     return build_console(
         ConsoleDependencies(

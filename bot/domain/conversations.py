@@ -37,6 +37,14 @@ class ConversationKey:
             return self.workspace
         return ":".join(str(self).split(":", 2)[:2])
 
+    @property
+    def author_platform(self) -> str:
+        """Platform of its users. A user of a chat may have conversations over HTTP, from the console: their channel is
+        the user's principal, `slack:U1`; that of an API client is its name, which has no colon.
+        """
+        user_platform, colon, _user = self.channel.partition(":")
+        return user_platform if colon and self.platform == HTTP else self.platform
+
     @classmethod
     def parse(cls, text: str) -> ConversationKey:
         """Parse the text form. Raises ValueError for any other text."""

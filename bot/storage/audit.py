@@ -248,7 +248,7 @@ def record_finished(connection: sa.Connection, turn_id: str, n: int, seconds: fl
     takes it from the row. The actor is the turn's author.
     """
     row = connection.execute(_ran, {"t": turn_id, "i": n}).one()
-    asker = Author(ConversationKey.parse(row.conversation).platform, row.author_id, "").principal
+    asker = Author(ConversationKey.parse(row.conversation).author_platform, row.author_id, "").principal
     if seconds is None and row.started_at is not None and row.ended_at is not None:
         seconds = row.ended_at - row.started_at
     tool, facts = _read_call(row)

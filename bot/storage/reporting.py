@@ -10,7 +10,6 @@ import logging
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
-from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -82,9 +81,11 @@ _states = sa.table(
 )
 _key = conversations.c.key
 _principal = bindparam("principal", type_=StorableText)
-_has_turn_of_principal = sa.exists().where(turns.c.conversation == _key, turns.c.author_id == _principal)
+# By the id first, which has an index. An id is unique only within its platform.
+_is_author = sa.and_(turns.c.author_id == _principal, turns.c.principal == bindparam("person", type_=StorableText))
+_has_turn_of_principal = sa.exists().where(turns.c.conversation == _key, _is_author)
 _has_prefix = has_prefix(_key, "key_prefix")
-_is_of_user = sa.and_(_has_prefix, has_prefix(_key, "platform"), _has_turn_of_principal)
+_is_of_user = sa.and_(_has_prefix, _has_turn_of_principal)
 _number = sa.select(sa.func.count()).select_from(turns).where(turns.c.conversation == _states.c.id).scalar_subquery()
 _first = (
     sa.select(sa.case((turns.c.author_name != "", turns.c.author_name), else_=turns.c.author_id))
@@ -93,12 +94,7 @@ _first = (
     .limit(1)
     .scalar_subquery()
 )
-_turn_of_principal = (
-    sa.select(turns.c.id)
-    .where(turns.c.conversation == bindparam("k"), has_prefix(turns.c.conversation, "platform"))
-    .where(turns.c.author_id == _principal)
-    .limit(1)
-)
+_turn_of_principal = sa.select(turns.c.id).where(turns.c.conversation == bindparam("k"), _is_author).limit(1)
 _create = insert_new(conversations, last_seq=0, created_at=now(), updated_at=now())
 _active = (
     sa.select(_key)
@@ -170,8 +166,7 @@ _open_elicitations = (
     .join(turns, turns.c.id == _live.c.id)
     .join(elicitations, elicitations.c.turn_id == _live.c.id)
     .where(
-        turns.c.author_id == _principal,
-        has_prefix(_live.c.conversation, "platform"),
+        _is_author,
         has_prefix(_live.c.conversation, "key_prefix"),
         elicitations.c.status == "open",
         sa.or_(elicitations.c.expires_at.is_(None), elicitations.c.expires_at > now()),
@@ -182,8 +177,7 @@ _open_elicitations = (
 _turns_of_principal = (
     sa.select(turns)
     .where(
-        turns.c.author_id == _principal,
-        has_prefix(turns.c.conversation, "platform"),
+        _is_author,
         has_prefix(turns.c.conversation, "key_prefix"),
         turns.c.content_deleted_at.is_(None),
     )
@@ -251,7 +245,6 @@ _calls = (
 
 _is_call = sa.and_(steps.c.kind == "tool", has_prefix(turns.c.conversation, "key_prefix"))
 _is_of_tool = tool_of(steps.c.body) == bindparam("tool", type_=StorableText)
-_is_asked_by = sa.and_(turns.c.author_id == _principal, has_prefix(turns.c.conversation, "platform"))
 
 
 def _matching_calls(connection: sa.Connection, query: CallQuery) -> tuple[sa.Select[Any], dict[str, Any]]:
@@ -262,7 +255,7 @@ def _matching_calls(connection: sa.Connection, query: CallQuery) -> tuple[sa.Sel
         (bool(query.server), _is_of_server, {"server": slug}),
         (bool(query.tool), _is_of_tool, {"tool": query.tool}),
         (bool(query.statuses), is_one_of(steps.c.status, "statuses"), {"statuses": [*map(str, query.statuses)]}),
-        (bool(query.asked_by), _is_asked_by, _principal_params(query.asked_by)),
+        (bool(query.asked_by), _is_author, _principal_params(query.asked_by)),
         (query.since is not None, steps.c.created_at >= bindparam("since"), {"since": query.since}),
         (query.until is not None, steps.c.created_at < bindparam("until"), {"until": query.until}),
     )
@@ -468,7 +461,7 @@ def _pending_approval(row: Any) -> PendingApproval | None:
     except UNREADABLE as error:
         log.warning("approval %s: requirements unreadable, left out: %r", row.id, error)
         return None
-    asker = Author(conversation.platform, row.requested_for_id, row.requested_for_name)
+    asker = Author(conversation.author_platform, row.requested_for_id, row.requested_for_name)
     agent = AgentRef(row.agent_id, "") if row.agent_id else None
     times = {"asked_at": row.created_at, "waited": row.waited}
     return PendingApproval(
@@ -477,6 +470,5 @@ def _pending_approval(row: Any) -> PendingApproval | None:
 
 
 def _principal_params(principal: str) -> dict[str, str]:
-    """Return a principal as query parameters. A user id is unique only within its platform."""
-    platform, _, name = principal.partition(":")
-    return {"principal": name, **prefix_bounds("platform", f"{quote(platform, safe='')}:")} if principal else {}
+    """Return a principal as query parameters."""
+    return {"principal": principal.partition(":")[2], "person": principal} if principal else {}

@@ -205,6 +205,8 @@ OUT = "out"
 """Message reference of a delivered turn; there is no message to edit."""
 PACE_SECONDS = 0.05
 
+FindUser = Callable[[Author, ConversationKey], Awaitable[Member]]
+"""Return a user of a platform with the current rights. Raises DeliveryFailed."""
 FindCaller = Callable[[str], Awaitable[ApiClient | None]]
 """Return the API client with this token name and its current rights; None if the token is invalid."""
 
@@ -219,10 +221,15 @@ class ApiSurface:
         self.subscriptions = subscriptions
         self.uploads = uploads
         self._find_caller: asyncio.Future[FindCaller] = asyncio.get_running_loop().create_future()
+        self._find_user: FindUser | None = None
 
     def set_client_lookup(self, find_caller: FindCaller) -> None:
         """Set the lookup of API clients."""
         self._find_caller.set_result(find_caller)
+
+    def set_user_lookup(self, find_user: FindUser) -> None:
+        """Set the lookup of users of other platforms, who ask in the console."""
+        self._find_user = find_user
 
     async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         """Publish a view, with or without subscribers."""
@@ -240,8 +247,12 @@ class ApiSurface:
 
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the token's current member. A revoked or expired token, or one of another workspace, counts as a user
-        from outside, without rights.
+        from outside, without rights. A user of another platform is a member of the workspace there.
         """
+        workspace_key = conversation.workspace_key
+        if author.platform != HTTP and self._find_user is not None and workspace_key.startswith(f"{author.platform}:"):
+            platform, _colon, workspace = workspace_key.partition(":")
+            return await self._find_user(author, ConversationKey(platform, workspace, "", ""))
         if author.platform == HTTP:
             find_caller = await asyncio.shield(self._find_caller)
             caller = await find_caller(author.id)

@@ -344,6 +344,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/web/api/profiles.py": frozenset({"It has been made."}),  # OpenAPI
     "bot/web/console/application.py": frozenset({"GET POST", "public, max-age={}, immutable"}),
     "bot/web/console/command_pages.py": frozenset({'attachment; filename="{}"', "text/plain; charset=utf-8"}),
+    "bot/web/console/events.py": frozenset({"data: {}\n", "event: end\ndata:\n\n"}),
     "bot/web/console/rendering.py": frozenset(
         {
             (

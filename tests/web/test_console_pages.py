@@ -135,3 +135,11 @@ async def test_a_secret_is_typed_into_the_page_and_not_shown_again(
 async def test_an_unknown_command_is_a_page(browser: Browser) -> None:
     for path in ("/console/run/nothing", "/console/run/mcp?w=nothing", "/console/nowhere"):
         assert (await browser.open(path)).status_code == 404
+
+
+async def test_a_call_by_hand_leads_to_its_conversation(browser: Browser) -> None:
+    await browser.open("/console/run/mcp?w=run&w=fake&w=look")
+    await browser.send("Run")
+    await browser.open(browser.link("Follow it"))
+    assert browser.page.url.path.startswith("/console/conversations/api:default:admin:")
+    assert "look" in browser.text

@@ -102,7 +102,7 @@ def read_turn(row: Any) -> Turn:
         id=row.id,
         conversation=conversation,
         seq=row.seq,
-        author=Author(conversation.platform, row.author_id, row.author_name),
+        author=Author(conversation.author_platform, row.author_id, row.author_name),
         question=decode(TurnInput, row.input),
         status=TurnStatus(row.status),
         created_at=row.created_at,

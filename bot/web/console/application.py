@@ -19,10 +19,14 @@ from bot.errors import CountersignError, DatabaseError
 from bot.i18n import _
 from bot.web.console.approval_pages import ApprovalPages
 from bot.web.console.command_pages import CommandPages
+from bot.web.console.conversation_pages import ConversationPages
 from bot.web.console.dependencies import ConsoleDependencies
+from bot.web.console.events import EventPages
 from bot.web.console.menu import (
     APPROVALS_PATH,
+    ASK_PATH,
     COMMANDS_PATH,
+    CONVERSATIONS_PATH,
     ENTRIES,
     SERVER_WORDS,
     SERVERS_PATH,
@@ -55,6 +59,8 @@ class _Console:
         self._sign_in = SignInPages(dependencies, self._sessions, self._templates)
         self._pages = CommandPages(dependencies)
         self._approvals = ApprovalPages(dependencies)
+        self._conversations = ConversationPages(dependencies)
+        self._events = EventPages(dependencies, self._sessions, self._conversations)
 
     def routes(self) -> list[Route]:
         """Return all routes, those for users with a session by `_signed_in`."""
@@ -73,6 +79,11 @@ class _Console:
             f"{APPROVALS_PATH}/{{approval}}": (own(self._approvals.show), "GET POST"),
             f"{APPROVALS_PATH}/{{approval}}/edit": (own(self._approvals.edit), "GET POST"),
             "/choose": (own(self._pages.choose), "POST"),
+            ASK_PATH: (own(self._conversations.ask), "GET POST"),
+            CONVERSATIONS_PATH: (own(self._conversations.list), "GET"),
+            f"{CONVERSATIONS_PATH}/{{conversation}}": (own(self._conversations.show), "GET POST"),
+            f"{CONVERSATIONS_PATH}/{{conversation}}/export": (own(self._conversations.export), "GET"),
+            "/events": (own(self._events.events), "GET"),
             "/form": (own(self._pages.submit), "POST"),
             **{entry.path: (own(self._entry(entry.words)), "GET") for entry in ENTRIES if entry.words},
             f"{SERVERS_PATH}/{{name}}": (own(self._server), "GET"),

@@ -6,6 +6,7 @@ first counts. A call outside of the user's workspace is answered like one that d
 
 from __future__ import annotations
 
+import hashlib
 import time
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -14,14 +15,12 @@ from starlette.responses import RedirectResponse, Response
 
 from bot.admin.text_format import format_moment
 from bot.chat.actions import GONE, ApprovalRef, Approve, rejection_message
-from bot.chat.approval_inbox import NOT_ALL_READ, NOTHING_WAITS, read_if_readable
+from bot.chat.approval_inbox import NOT_ALL_READ, NOTHING_WAITS, PendingCalls, read_if_readable
 from bot.chat.card_messages import alike_button, approval_question
 from bot.chat.forms import edit_command
-from bot.domain.api_clients import EVERYWHERE_ROLE
 from bot.domain.approvals import Approval, Decided, Decision, DecisionResult, DecisionType, MoreApprovalsNeeded
 from bot.domain.audit import KINDS, AuditEntry, AuditQuery
 from bot.domain.commands import Form, FormSubmission, Invocation
-from bot.domain.conversations import HTTP
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnView
 from bot.errors import ContentDeleted
 from bot.i18n import _, format_datetime, format_time
@@ -31,8 +30,9 @@ from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import ApprovalEntry, timeline, tool_status, tool_text
 from bot.web.console.dependencies import ConsoleDependencies
 from bot.web.console.menu import APPROVALS_PATH
+from bot.web.console.places import conversation_path, key_prefixes
 from bot.web.console.rendering import HEADERS
-from bot.web.console.request import ConsoleRequest
+from bot.web.console.request import ConsoleRequest, read_number
 from bot.web.console.sessions import Viewer
 from bot.web.problems import Problem
 
@@ -40,15 +40,6 @@ CALLS_A_PAGE = 10
 DECISIONS_A_PAGE = 25
 _DAY = 86_400.0
 _DECISIONS = {"approve": DecisionType.APPROVE, "deny": DecisionType.DENY}
-
-
-def key_prefixes(viewer: Viewer) -> tuple[str, ...]:
-    """Return the key prefixes of the conversations of a user's workspace: on its platform, and over HTTP."""
-    if EVERYWHERE_ROLE in viewer.member.roles:
-        return ("",)
-    place = viewer.conversation.workspace_key
-    platform, _colon, workspace = place.partition(":")
-    return (f"{platform}:{quote(workspace, safe='%')}:", f"{HTTP}:{quote(place, safe='')}:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +86,13 @@ class CallView:
         return cards.can_edit(self.step)
 
 
+def pending_state(pending: PendingCalls) -> str:
+    """Return a digest of the calls that wait for a user, by which a page knows that they are others."""
+    approvals = [each.step.approval for each in pending.calls]
+    facts = (pending.count, [(each.id, each.revision, each.approver_names) for each in approvals if each])
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
 def call_view(turn: Turn, step: ToolStep, view: TurnView | None, *, is_whole: bool = False) -> CallView | None:
     """Return a call for a template, None without an approval. `view` has the model's reason and the outcome."""
     card = cards.whole_card(step) if is_whole else cards.approval_card(step)
@@ -135,6 +133,19 @@ def _facts(turn: Turn, step: ToolStep, approval: Approval) -> list[tuple[str, st
     return list(texts.items())
 
 
+def pending_approval(turn: Turn, approval: Approval) -> PendingApproval:
+    """Return the facts of a call that decide who may approve it."""
+    return PendingApproval(
+        approval.id,
+        turn.conversation,
+        approval.requested_for,
+        approval.requirements,
+        approval.editors,
+        agent=turn.question.agent,
+        waited=approval.waited,
+    )
+
+
 class ApprovalPages:
     """The pages."""
 
@@ -159,7 +170,7 @@ class ApprovalPages:
             case "approve" if step.may_destroy and not call.form.get("confirmed"):
                 return await self._question(call, turn, step)
             case "approve" | "deny":
-                return await self._decide(call, step)
+                return await self._decide(call, turn, step)
         raise Problem(400, "no_decision", _("This form has no decision."), _("open the call again"))
 
     async def edit(self, call: ConsoleRequest) -> Response:
@@ -182,7 +193,7 @@ class ApprovalPages:
 
     async def decided(self, call: ConsoleRequest) -> Response:
         """Show the decisions of the user, the last first."""
-        number = max(_number(call.form.get("page")), 1)
+        number = max(read_number(call.form.get("page")), 1)
         query = AuditQuery(person=call.viewer.author.principal, kinds=KINDS["decisions"])
         archive = self._dependencies.web.command_dependencies.stores.archive
         entries, count = await archive.audit(query, DECISIONS_A_PAGE, (number - 1) * DECISIONS_A_PAGE)
@@ -203,7 +214,7 @@ class ApprovalPages:
         }
 
     async def _list(self, call: ConsoleRequest, notice: str = "", status: int = 200) -> Response:
-        number = max(_number(call.form.get("page")), 1)
+        number = max(read_number(call.form.get("page")), 1)
         start = (number - 1) * CALLS_A_PAGE
         member = call.viewer.member
         pending = await self._dependencies.read_pending(member, key_prefixes(call.viewer), start, CALLS_A_PAGE)
@@ -224,6 +235,7 @@ class ApprovalPages:
                 if isinstance(button.action, Approve)
             ],
             notice=notice,
+            state=pending_state(pending),
             number=number,
             of=max(1, -(-pending.count // CALLS_A_PAGE)),
         )
@@ -258,16 +270,7 @@ class ApprovalPages:
             return False
         if approval.requested_for.principal == viewer.author.principal:
             return True
-        pending = PendingApproval(
-            approval.id,
-            turn.conversation,
-            approval.requested_for,
-            approval.requirements,
-            approval.editors,
-            agent=turn.question.agent,
-            waited=approval.waited,
-        )
-        return await self._dependencies.may_approve(viewer.member)(pending)
+        return await self._dependencies.may_approve(viewer.member)(pending_approval(turn, approval))
 
     async def _view(self, turn: Turn, step: ToolStep, *, is_whole: bool = False) -> CallView | None:
         return call_view(turn, step, await read_if_readable(self._engine.view(turn.id)), is_whole=is_whole)
@@ -293,10 +296,10 @@ class ApprovalPages:
         if view is None or not view.is_open:
             return await self._call_page(call, turn, step)
         question = approval_question(step, view.card)
-        origin = "list" if call.form.get("from") == "list" else ""
+        origin = call.form.get("from") if call.form.get("from") in ("list", "turn") else ""
         return call.page("approval.html", each=view, notice="", question=question, is_whole=False, origin=origin)
 
-    async def _decide(self, call: ConsoleRequest, step: ToolStep) -> Response:
+    async def _decide(self, call: ConsoleRequest, turn: Turn, step: ToolStep) -> Response:
         assert step.approval is not None
         decision = Decision(
             step.approval.id,
@@ -311,10 +314,14 @@ class ApprovalPages:
         else:
             result = await self._engine.approvals.decide(decision, call.viewer.member)
         if isinstance(result, Decided | MoreApprovalsNeeded):
-            if call.form.get("from") == "list":
-                path = f"{APPROVALS_PATH}?decided={quote(step.approval.id, safe='')}"
-                return RedirectResponse(call.templates.url(path), 303, {**HEADERS})
-            return self._to(call, step.approval.id)
+            match call.form.get("from"):
+                case "list":
+                    path = f"{APPROVALS_PATH}?decided={quote(step.approval.id, safe='')}"
+                case "turn":
+                    path = conversation_path(turn.conversation)
+                case _:
+                    path = f"{APPROVALS_PATH}/{quote(step.approval.id, safe='')}"
+            return RedirectResponse(call.templates.url(path), 303, {**HEADERS})
         return await self._call_page(call, *await self._find(call), rejection_message(result), 409)
 
     async def _decide_alike(self, call: ConsoleRequest) -> Response:
@@ -327,7 +334,7 @@ class ApprovalPages:
             if found is None or found[1].may_destroy or not await self._may_see(call.viewer, *found):
                 rejections[str(GONE)] = None
                 continue
-            decision = Decision(approval_id, _number(revision), DecisionType.APPROVE, call.viewer.author)
+            decision = Decision(approval_id, read_number(revision), DecisionType.APPROVE, call.viewer.author)
             rejection = rejection_message(await self._engine.approvals.decide(decision, call.viewer.member))
             rejections |= {rejection: None} if rejection else {}
             done += not rejection
@@ -335,13 +342,8 @@ class ApprovalPages:
         return await self._list(call, notice, 409 if rejections else 200)
 
     def _revision(self, call: ConsoleRequest) -> int:
-        return _number(call.form.get("revision"))
+        return read_number(call.form.get("revision"))
 
     def _to(self, call: ConsoleRequest, approval_id: str) -> Response:
         path = call.templates.url(f"{APPROVALS_PATH}/{quote(approval_id, safe='')}")
         return RedirectResponse(path, 303, {**HEADERS})
-
-
-def _number(text: str) -> int:
-    """Return a revision; 0, which no call has, for any other text."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from bot.admin.command import Arguments, CommandRejected, parse_arguments
 from bot.chat.actions import error_message
 from bot.chat.command_runner import REPLY_SECONDS
+from bot.chat.forms import COMMANDS as CARD_COMMANDS
 from bot.chat.forms import is_elicitation_form
 from bot.domain.commands import (
     CompletionSource,
@@ -35,7 +36,7 @@ from bot.domain.commands import (
     Verb,
 )
 from bot.domain.conversations import ConversationKey
-from bot.domain.locales import use_locale
+from bot.domain.locales import UNKNOWN, use_locale
 from bot.errors import CountersignError
 from bot.i18n import _
 from bot.web.console.dependencies import ConsoleDependencies
@@ -50,6 +51,7 @@ from bot.web.console.menu import (
     sections_of,
 )
 from bot.web.console.pictures import bar_widths
+from bot.web.console.places import conversation_path, own_key
 from bot.web.console.rendering import HEADERS
 from bot.web.console.request import ConsoleRequest, FormData
 from bot.web.console.sign_in import own_path
@@ -84,6 +86,15 @@ class StreamedPage(Response):
         await send({"type": "http.response.body", "body": self._after.encode(), "more_body": False})
 
 
+class TextFile(Response):
+    """A text that the browser saves."""
+
+    def __init__(self, name: str, text: str) -> None:
+        safe = _NOT_IN_NAMES.sub("-", name)[:100] or "file.txt"
+        headers = {**HEADERS, "Content-Disposition": f'attachment; filename="{safe}"'}
+        super().__init__(text.encode("utf-8", "replace"), 200, headers, "text/plain; charset=utf-8")
+
+
 @dataclass(frozen=True, slots=True)
 class CommandLine:
     """The command line of a request: its verb, the words behind it, and the parsed arguments. `error` says why they
@@ -116,7 +127,12 @@ class CommandPages:
 
     async def run(self, call: ConsoleRequest) -> Response:
         """Run a verb, or show the form of its parameters."""
-        return await self.run_words(call, str(call.request.path_params["command"]))
+        command, viewer = str(call.request.path_params["command"]), call.viewer
+        if command in CARD_COMMANDS and call.is_post:
+            invocation = Invocation(command, tuple(call.form.get_all("w")), viewer.member, viewer.conversation)
+            page = call.render("run.html", title=_("Answer a server"), parts=_PARTS, **_NOTHING)
+            return self._streamed(call, page, invocation)
+        return await self.run_words(call, command)
 
     async def run_words(self, call: ConsoleRequest, command: str, *words: str) -> Response:
         """Run the verb at the beginning of these words and those of the request."""
@@ -270,8 +286,9 @@ class CommandPages:
                 aclosing(self._commands.handle(request)) as replies,  # type: ignore[type-var]
             ):
                 async for reply in replies:
+                    follow = await self._ask(call, reply)
                     has_failed = isinstance(reply, Reply) and reply.failed
-                    await write(self._part(call, reply, request))
+                    await write(self._part(call, reply, request, follow))
         except (CountersignError, TimeoutError) as error:
             has_failed = True
             await write(self._part(call, Reply(error_message(error), failed=True), request))
@@ -296,7 +313,19 @@ class CommandPages:
         }
         await write(call.render("confirmed.html" if subject else "parameters.html", **values))
 
-    def _part(self, call: ConsoleRequest, reply: Reply | Form, request: Invocation | FormSubmission) -> str:
+    async def _ask(self, call: ConsoleRequest, reply: Reply | Form) -> str:
+        """Ask what a command passes on to the engine, in a new conversation. Return the path of that, or nothing."""
+        if isinstance(reply, Form) or reply.message is None:
+            return ""
+        web = self._dependencies.web
+        message = replace(reply.message, conversation=own_key(call.viewer))
+        known = web.locales.with_known(message, call.viewer.locale, UNKNOWN, direct=True)
+        receipt = await web.engine.receive(known)
+        return conversation_path((await web.engine.view(receipt.turn_id)).turn.conversation)
+
+    def _part(
+        self, call: ConsoleRequest, reply: Reply | Form, request: Invocation | FormSubmission, follow: str = ""
+    ) -> str:
         if isinstance(reply, Form):
             # A chat's button says what it can: "Continue", "Add and verify".
             submit = str(reply.submit) if is_elicitation_form(reply.id) else _("Save")
@@ -322,6 +351,7 @@ class CommandPages:
             bars=bar_widths(reply.table.bars if reply.table is not None else ()),
             pages=_page_links(reply),
             download=download,
+            follow=follow,
         )
 
     def _has_button(self, call: ConsoleRequest, action: ReplyAction) -> bool:
@@ -349,9 +379,7 @@ class CommandPages:
             document = reply.document if isinstance(reply, Reply) else None
         if document is None:
             return Response(status_code=404, headers={**HEADERS})
-        name = _NOT_IN_NAMES.sub("-", document.name)[:100] or "file.txt"
-        headers = {**HEADERS, "Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(document.text.encode("utf-8", "replace"), 200, headers, "text/plain; charset=utf-8")
+        return TextFile(document.name, document.text)
 
 
 _NOTHING: Mapping[str, Any] = {

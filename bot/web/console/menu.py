@@ -44,13 +44,15 @@ class PageSection:
     words: tuple[str, ...]
 
 
-APPROVALS_PATH, COMMANDS_PATH, SERVERS_PATH = "/approvals", "/commands", "/servers"
+APPROVALS_PATH, ASK_PATH, CONVERSATIONS_PATH = "/approvals", "/ask", "/conversations"
+COMMANDS_PATH, SERVERS_PATH = "/commands", "/servers"
 SECTIONS = (
     MenuSection(
         "",
         (
             MenuEntry(gettext_lazy("Approvals"), APPROVALS_PATH, count="approvals"),
-            MenuEntry(gettext_lazy("Conversations"), "/conversations", ("conversations", "list")),
+            MenuEntry(gettext_lazy("Ask"), ASK_PATH),
+            MenuEntry(gettext_lazy("Conversations"), CONVERSATIONS_PATH),
         ),
     ),
     MenuSection(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -65,6 +67,11 @@ def read_query(request: Request) -> FormData:
     return FormData(request.query_params.multi_items()[:_MOST_FIELDS])
 
 
+def read_number(text: str) -> int:
+    """Return a page, a revision or a step; 0 for any other text."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
 @dataclass(frozen=True, slots=True)
 class ConsoleRequest:
     """A request with its user. `form` has the fields of a POST, or the parameters of a GET."""
@@ -97,6 +104,7 @@ class ConsoleRequest:
             "counts": self.counts,
             "here": self.request.url.path,
             "token": self._token,
+            "once": partial(secrets.token_hex, 16),
         }
 
     def page(self, name: str, status: int = 200, **values: Any) -> HTMLResponse:

@@ -56,3 +56,22 @@
     }
   });
 })();
+// Live parts: what is open or being typed stays so when its part is replaced.
+(() => {
+  const key = (element) => element.id || `${element.className}|${element.querySelector("summary")?.textContent}`;
+  let open = new Set(), typed = new Map(), focused = "";
+  document.addEventListener("htmx:before:swap", () => {
+    open = new Set([...document.querySelectorAll(".turn details[open]")].map(key));
+    typed = new Map([...document.querySelectorAll(".turn textarea")].map((field) => [field.id, field.value]));
+    focused = document.activeElement?.id || "";
+  });
+  document.addEventListener("htmx:after:swap", () => {
+    document.querySelectorAll(".turn details").forEach((element) => { if (open.has(key(element))) element.open = true; });
+    document.querySelectorAll(".turn textarea").forEach((field) => { if (typed.get(field.id)) field.value = typed.get(field.id); });
+    if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus();
+  });
+  // The list of calls follows by itself while nobody works in it.
+  document.addEventListener("htmx:sse:after:message", (event) => {
+    if (event.target.id === "changes" && !document.activeElement?.closest("[data-call]")) location.reload();
+  });
+})();

@@ -1,0 +1,128 @@
+"""Server-sent events of the pages: a turn as it grows, and changes of the list of waiting calls.
+
+A page works without them. A stream ends after a while, and looks at the session again while it lasts, so that a user
+who is gone sees nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from bot.domain.locales import use_locale
+from bot.errors import CountersignError
+from bot.i18n import _
+from bot.web.console.approval_pages import CALLS_A_PAGE, pending_state
+from bot.web.console.conversation_pages import ConversationPages
+from bot.web.console.dependencies import ConsoleDependencies
+from bot.web.console.places import key_prefixes
+from bot.web.console.rendering import HEADERS
+from bot.web.console.request import ConsoleRequest, read_number
+from bot.web.console.sessions import Sessions
+from bot.web.problems import Problem
+
+STREAM_SECONDS = 300.0
+"""Seconds after which a browser asks for the stream again."""
+CHECK_SECONDS = 10.0
+"""Seconds between two looks at the session."""
+POLL_SECONDS = 3.0
+MOST_STREAMS = 8
+"""Streams of one session in this process."""
+_END = "event: end\ndata:\n\n"
+
+
+def message(html: str) -> str:
+    """Return an event without a name, whose data takes the place of its element's content."""
+    return "".join(f"data: {line}\n" for line in html.splitlines()) + "\n"
+
+
+class _Events(StreamingResponse):
+    """A stream that closes its generator, also if the browser leaves."""
+
+    def __init__(self, events: AsyncGenerator[str, None]) -> None:
+        super().__init__(events, 200, {**HEADERS}, "text/event-stream")
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        async with aclosing(self._events):
+            await super().__call__(scope, receive, send)
+
+
+class EventPages:
+    """The streams."""
+
+    def __init__(self, dependencies: ConsoleDependencies, sessions: Sessions, pages: ConversationPages) -> None:
+        self._dependencies = dependencies
+        self._sessions = sessions
+        self._pages = pages
+        self._open: Counter[str] = Counter()
+
+    async def events(self, call: ConsoleRequest) -> Response:
+        """Follow a turn (`turn`), or the list of waiting calls (`approvals`, the state that the page has)."""
+        if self._open[call.viewer.session.id] >= MOST_STREAMS:
+            raise Problem(429, "too_many_streams", _("Too many pages follow at once."), headers={"Retry-After": "30"})
+        turn_id, page = call.form.get("turn"), max(read_number(call.form.get("page")), 1)
+        if turn_id:
+            await self._pages.find_view(call, turn_id)
+            return _Events(self._counted(call, self._turn(call, turn_id)))
+        return _Events(self._counted(call, self._approvals(call, call.form.get("approvals"), page)))
+
+    async def _counted(self, call: ConsoleRequest, events: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
+        session = call.viewer.session.id
+        self._open[session] += 1
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+        finally:
+            self._open[session] -= 1
+            if not self._open[session]:
+                del self._open[session]
+
+    async def _turn(self, call: ConsoleRequest, turn_id: str) -> AsyncGenerator[str, None]:
+        ends, checked = time.monotonic() + STREAM_SECONDS, time.monotonic()
+        web = self._dependencies.web
+        try:
+            async with aclosing(web.surface.subscriptions.views(turn_id, web.engine.view)) as views:
+                async for view in views:
+                    if time.monotonic() - checked > CHECK_SECONDS:
+                        if not await self._is_valid(call):
+                            return
+                        checked = time.monotonic()
+                    with use_locale(call.viewer.locale):
+                        html = await self._pages.turn(call, view)
+                    yield message(html)
+                    if view.turn.status.ended:
+                        yield _END
+                        return
+                    if time.monotonic() > ends:
+                        return
+        except CountersignError:
+            yield _END
+
+    async def _approvals(self, call: ConsoleRequest, known: str, page: int) -> AsyncGenerator[str, None]:
+        ends = time.monotonic() + STREAM_SECONDS
+        yield ": \n\n"
+        while time.monotonic() < ends and await self._is_valid(call):
+            prefixes, start = key_prefixes(call.viewer), (page - 1) * CALLS_A_PAGE
+            state = pending_state(
+                await self._dependencies.read_pending(call.viewer.member, prefixes, start, CALLS_A_PAGE)
+            )
+            if state != known:
+                known = state
+                with use_locale(call.viewer.locale):
+                    yield message(call.render("changed.html"))
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _is_valid(self, call: ConsoleRequest) -> bool:
+        try:
+            return await self._sessions.find_viewer(call.request) is not None
+        except (CountersignError, Problem):
+            return False
