@@ -35,7 +35,7 @@ from pydantic_settings import (
 
 from bot.domain.approvals import ApprovalNotice, ApprovalPolicy
 from bot.domain.conversations import ConversationKey
-from bot.domain.hosts import is_host
+from bot.domain.hosts import is_host, is_this_machine
 from bot.domain.locales import close_time_zones, machine_time_zone, time_zone_name
 from bot.domain.pins import ReviewPolicy
 from bot.domain.policies import TaintMode
@@ -249,6 +249,15 @@ def _check_https(value: str) -> str:
     return value
 
 
+def _check_issuer(value: str) -> str:
+    """Check the address of an OpenID Connect issuer."""
+    parts = urlsplit(_check_url(value))
+    is_clear = parts.scheme == "http" and not is_this_machine(parts.hostname or "")
+    if is_clear or parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("write the https address that the issuer gives itself, such as https://accounts.google.com")
+    return value
+
+
 Duration = Annotated[float | None, BeforeValidator(_parse_duration)]
 DurationOrNever = Annotated[float | None, BeforeValidator(_parse_duration_or_never)]
 ModelTimeout = Annotated[float, BeforeValidator(_parse_model_timeout)]
@@ -300,6 +309,7 @@ Networks = Annotated[
 Channel = Annotated[ConversationKey | None, NoDecode, BeforeValidator(_parse_channel)]
 Address = Annotated[str, AfterValidator(_check_url)]
 SecureAddress = Annotated[str, AfterValidator(_check_https)]
+Issuer = Annotated[str, AfterValidator(_check_issuer)]
 AnyCase = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 
 
@@ -366,6 +376,10 @@ class Settings(BaseSettings):
     forwarded_allow_ips: Networks = frozenset({"127.0.0.1"})
     admin_api_token: SecretStr | None = None
     public_url: Address | None = None
+    oidc_issuer: Issuer | None = None
+    oidc_client_id: str = ""
+    oidc_client_secret: SecretStr | None = None
+    oidc_strangers: bool = False
     api_docs: bool = False
     api_models: Words = frozenset()
     api_requests_per_token: Annotated[int, Field(ge=1, le=100_000)] = 100
@@ -495,6 +509,27 @@ class Settings(BaseSettings):
                 f"API_STREAMS_PER_TOKEN ({self.api_streams_per_token}) is not less than API_REQUESTS_PER_TOKEN "
                 f"({self.api_requests_per_token}).",
                 "leave room for requests beside streams: set API_REQUESTS_PER_TOKEN higher",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_openid(self) -> Settings:
+        needed = {
+            "OIDC_ISSUER": self.oidc_issuer,
+            "OIDC_CLIENT_ID": self.oidc_client_id,
+            "OIDC_CLIENT_SECRET": self.oidc_client_secret,
+        }
+        missing = [name for name, value in needed.items() if not value]
+        given = [name for name in needed if name not in missing]
+        if given and missing:
+            raise SettingsError(
+                f"{' and '.join(given)} is set without {' and '.join(missing)}.",
+                f"set {', '.join(needed)}, or none of them",
+            )
+        if not missing and self.public_url is None:
+            raise SettingsError(
+                "OIDC_ISSUER is set without PUBLIC_URL, the address that the issuer sends browsers back to.",
+                "set PUBLIC_URL, such as https://bot.example.com",
             )
         return self
 

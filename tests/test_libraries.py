@@ -25,6 +25,7 @@ HOMES = {
     "httpx2": "llm/hosted_model.py llm/provider_service.py mcp/",
     "jinja2": "web/console/",
     "jsonschema": "llm/demo/planning.py mcp/argument_validation.py",
+    "jwt": "mcp/oauth/openid.py",
     "markdown_it": "platforms/console/markdown_renderer.py rendering/markdown.py",
     "markupsafe": "web/console/",
     "mcp": "mcp/",

@@ -90,7 +90,12 @@ def attach_surface(surface: ApiSurface, settings: Settings, runtime: Runtime) ->
         valid = next((token for token in tokens if token.name == name and token.is_valid(time.time())), None)
         return None if valid is None else ApiClient(valid.name, valid.role, valid.workspace, since=valid.created_at)
 
-    surface.set_client_lookup(find_client)
+    def admits(principal: str) -> bool:
+        """Return True for users of the issuer that are named anywhere, and for all others if strangers may come."""
+        named = principal in settings.admins | settings.approvers | runtime.services.rules.named
+        return settings.oidc_issuer is not None and (named or settings.oidc_strangers)
+
+    surface.set_client_lookup(find_client, admits)
 
 
 def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSurface) -> WebDependencies:
@@ -231,6 +236,7 @@ def _load_console(
     surfaces: Sequence[Surface],
     find_member: Callable[[Author, ConversationKey], Awaitable[Member]],
 ) -> WebApp:
+    from bot.app.openid import build_openid  # noqa: PLC0415 - loads with the pages
     from bot.chat.approval_inbox import ApprovalsCommand, PendingCallReader  # noqa: PLC0415 - loads with the pages
     from bot.chat.forms import CardForms  # noqa: PLC0415 - loads with the pages
     from bot.web.authentication import TokenCheck  # noqa: PLC0415 - loads with the pages
@@ -255,6 +261,7 @@ def _load_console(
             may_approve=lambda member: decidable(
                 runtime.turn_log, members, member, partial(can_approve, runtime.services.rules)
             ),
+            openid=build_openid(settings, surfaces),
             address=(settings.public_url or "").rstrip("/"),
         )
     )

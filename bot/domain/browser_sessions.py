@@ -34,6 +34,16 @@ class BrowserSession:
 
 
 def rights_digest(member: Member, salt: str = "") -> str:
-    """Return a digest of all that the rights of a member depend on. `salt` stands for a secret that the member used."""
-    facts = (sorted(member.roles), member.platform_admin, member.guest, member.external, member.since, salt)
+    """Return a digest of all that the rights of a member depend on. `salt` stands for a secret
+    or an issuer by which the member signed in.
+    """
+    facts = (
+        sorted(member.roles),
+        member.platform_admin,
+        member.guest,
+        member.external,
+        member.since,
+        member.email,
+        salt,
+    )
     return hashlib.sha256(repr(facts).encode()).hexdigest()

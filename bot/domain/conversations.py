@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
@@ -14,6 +14,8 @@ HTTP = "api"
 """Platform of conversations over the HTTP API."""
 CONSOLE = "console"
 """Platform of conversations in the operator's terminal: no platform to ask for rights, and no other users."""
+OIDC = "oidc"
+"""Platform of users who are known by the OpenID Connect issuer alone. Their conversations are over HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class Member:
     """Epoch seconds. Another user had the id before."""
     time_zone: str | None = None
     """IANA name; None if the platform says none."""
+    email: str = field(default="", repr=False)
+    """E-mail address; empty if the platform says none."""
 
     @property
     def locale(self) -> Locale:

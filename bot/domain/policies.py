@@ -30,7 +30,7 @@ from bot.domain.approvals import (
     OnTimeout,
 )
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind
-from bot.domain.conversations import HTTP, ConversationKey
+from bot.domain.conversations import HTTP, OIDC, ConversationKey
 from bot.domain.flows import Words
 from bot.domain.mentions import parse_principals
 from bot.domain.servers import EVERYWHERE
@@ -389,7 +389,7 @@ def is_person(principal: str) -> bool:
     `discord-role`). A user of one workspace, `slack:T1:U1`, is like a group: others of this id are not meant.
     """
     platform, _, name = principal.partition(":")
-    return bool(name) and "-" not in platform and (":" not in name or platform == HTTP)
+    return bool(name) and "-" not in platform and (":" not in name or platform in (HTTP, OIDC))
 
 
 def format_duration(seconds: float) -> str:

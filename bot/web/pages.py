@@ -53,7 +53,7 @@ from bot.web.problems import Problem, problem_of_status
 
 _LONGEST = 300
 _PRODUCT = "Countersign"
-_PLATFORMS = {"slack": "Slack", "discord": "Discord"}
+_PLATFORMS = {"slack": "Slack", "discord": "Discord", "oidc": "OpenID Connect"}
 
 _STYLE: Final = files("bot.web").joinpath("pages.css").read_text(encoding="utf-8")
 

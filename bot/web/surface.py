@@ -21,8 +21,8 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
-from bot.domain.api_clients import ApiClient
-from bot.domain.conversations import HTTP, Attachment, Author, ConversationKey, Member
+from bot.domain.api_clients import EVERYWHERE_ROLE, ApiClient
+from bot.domain.conversations import HTTP, OIDC, Attachment, Author, ConversationKey, Member
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnStatus, TurnView
 from bot.errors import DatabaseUnavailable, NotFound
 from bot.i18n import gettext_lazy
@@ -209,6 +209,8 @@ FindUser = Callable[[Author, ConversationKey], Awaitable[Member]]
 """Return a user of a platform with the current rights. Raises DeliveryFailed."""
 FindCaller = Callable[[str], Awaitable[ApiClient | None]]
 """Return the API client with this token name and its current rights; None if the token is invalid."""
+Admits = Callable[[str], bool]
+"""Return True for the principal of a user of the operator's issuer who may use the bot now."""
 
 
 class ApiSurface:
@@ -223,8 +225,9 @@ class ApiSurface:
         self._find_caller: asyncio.Future[FindCaller] = asyncio.get_running_loop().create_future()
         self._find_user: FindUser | None = None
 
-    def set_client_lookup(self, find_caller: FindCaller) -> None:
-        """Set the lookup of API clients."""
+    def set_client_lookup(self, find_caller: FindCaller, admits: Admits = lambda _principal: False) -> None:
+        """Set the lookup of API clients, and of users of the operator's issuer."""
+        self._admits = admits
         self._find_caller.set_result(find_caller)
 
     def set_user_lookup(self, find_user: FindUser) -> None:
@@ -247,14 +250,20 @@ class ApiSurface:
 
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the token's current member. A revoked or expired token, or one of another workspace, counts as a user
-        from outside, without rights. A user of another platform is a member of the workspace there.
+        from outside, without rights. So does a user of the issuer who is not admitted; others are of all workspaces. A
+        user of another platform is a member of the workspace there.
         """
         workspace_key = conversation.workspace_key
         if author.platform != HTTP and self._find_user is not None and workspace_key.startswith(f"{author.platform}:"):
             platform, _colon, workspace = workspace_key.partition(":")
             return await self._find_user(author, ConversationKey(platform, workspace, "", ""))
-        if author.platform == HTTP:
+        if author.platform in (HTTP, OIDC):
             find_caller = await asyncio.shield(self._find_caller)
+            if author.platform == OIDC:
+                is_admitted = self._admits(author.principal)
+                return Member(
+                    author, frozenset({EVERYWHERE_ROLE}) if is_admitted else frozenset(), external=not is_admitted
+                )
             caller = await find_caller(author.id)
             if caller is not None and caller.covers_workspace(conversation.workspace_key):
                 return caller.member

@@ -114,11 +114,11 @@ class FakeOAuth:
                 Route("/revoke", self._revoke, methods=["POST"]),
             ]
         )
-        port = await self._stack.enter_async_context(_serve_app(server, lifespan="off"))
+        port = await self._stack.enter_async_context(serve_app(server, lifespan="off"))
         self.issuer = f"http://127.0.0.1:{port}"
         app = self._mcp().streamable_http_app()
         app.routes.insert(0, Route("/.well-known/oauth-protected-resource/mcp", self._resource_metadata))
-        port = await self._stack.enter_async_context(_serve_app(_Guarded(app, self), lifespan="on"))
+        port = await self._stack.enter_async_context(serve_app(_Guarded(app, self), lifespan="on"))
         self.url = f"http://127.0.0.1:{port}/mcp"
         return self
 
@@ -349,7 +349,8 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def _serve_app(app: ASGIApp | Callable[..., Awaitable[None]], *, lifespan: Any) -> AsyncIterator[int]:
+async def serve_app(app: ASGIApp | Callable[..., Awaitable[None]], *, lifespan: Any) -> AsyncIterator[int]:
+    """Serve on a loopback port while the block runs; yield the port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         config = uvicorn.Config(
             app, log_config=None, access_log=False, lifespan=lifespan, ws="none", timeout_graceful_shutdown=1

@@ -324,6 +324,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/mcp/doctor.py": frozenset({"Bearer", "application/json, text/event-stream"}),
     "bot/mcp/failures.py": frozenset({"Error calling MCP server: "}),
     "bot/mcp/oauth/client.py": frozenset({"Basic {}", "Bearer", "Countersign"}),
+    "bot/mcp/oauth/openid.py": frozenset({"Bearer {}", "openid email profile"}),
     "bot/mcp/oauth/sign_ins.py": frozenset({"application/json, text/event-stream"}),
     "bot/mcp/oauth/tokens.py": frozenset({"Bearer {}"}),
     "bot/mcp/registry.py": frozenset({"server {}"}),
@@ -345,6 +346,8 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/web/console/application.py": frozenset({"GET POST", "public, max-age={}, immutable"}),
     "bot/web/console/command_pages.py": frozenset({'attachment; filename="{}"', "text/plain; charset=utf-8"}),
     "bot/web/console/events.py": frozenset({"data: {}\n", "event: end\ndata:\n\n"}),
+    "bot/web/console/openid_pages.py": frozenset({"countersign {} {}"}),
+    "bot/web/console/sign_in.py": frozenset({"form-action 'self'", "form-action 'self' https: {}"}),
     "bot/web/console/rendering.py": frozenset(
         {
             (
@@ -387,6 +390,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
             ' aria-invalid="true" autofocus',
             "Countersign",
             "Discord",
+            "OpenID Connect",
             "Slack",
             "default-src 'none'; style-src 'sha256-{}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
             "error hint",

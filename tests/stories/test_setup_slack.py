@@ -254,6 +254,7 @@ async def test_people_are_found_by_email_name_and_id_and_a_channel_is_joined(com
     async with company.setup.at_terminal("slack", "--wait", "1") as terminal:
         await expect_refusal(terminal, you, "nobody", "Slack knows nobody called 'nobody'", "write the id")
         await expect_refusal(terminal, you, "U0NOBODY99", "Slack knows nobody called 'U0NOBODY99'", "write the id")
+        slack.installation.scopes.discard("users:read.email")
         await expect_refusal(terminal, you, "priya@acme.example", "users:read.email", "write the member id")
         slack.installation.scopes.add("users:read.email")
         await expect_refusal(terminal, you, "sam@acme.example", "Slack knows nobody", "write the id")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from html import unescape
@@ -21,6 +21,7 @@ from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.locales import UNKNOWN, Locale
+from bot.domain.openid import Identity
 from bot.domain.turns import Notice, NoticeTarget
 from bot.ports import Surface
 from bot.settings import read_settings
@@ -41,6 +42,11 @@ class Staff(RecordingSurface):
     asked: list[str] = field(default_factory=list)
     away: Exception | None = None
     locale: Locale = UNKNOWN
+    people: dict[str, Sequence[tuple[Member, ConversationKey]]] = field(default_factory=dict)
+    """Members by their e-mail addresses, or by their ids at the platform's own issuer."""
+
+    async def find_people(self, identity: Identity) -> Sequence[tuple[Member, ConversationKey]]:
+        return self.people.get(identity.slack_user or identity.email, ())
 
     async def member(self, author: Author, where: ConversationKey) -> Member:
         self.asked.append(author.id)

@@ -224,7 +224,7 @@ async def _server_metadata(server: str | None, url: str, auth_server: AuthServer
             if issuer:
                 continue
             break
-        return _check_metadata(metadata, url)
+        return check_metadata(metadata, url)
     if other:
         raise ServerTrouble(
             gettext_lazy(
@@ -240,7 +240,8 @@ async def _server_metadata(server: str | None, url: str, auth_server: AuthServer
     )
 
 
-def _check_metadata(metadata: OAuthMetadata, url: str) -> OAuthMetadata:
+def check_metadata(metadata: OAuthMetadata, url: str) -> OAuthMetadata:
+    """Check the endpoints of the authorization server of `url`. Raises ServerTrouble."""
     validate_url(str(metadata.authorization_endpoint), gettext_lazy("authorization endpoint"))
     if _is_here(str(metadata.authorization_endpoint)) and not _is_here(url):
         # Harmless to the bot, but the user's browser would open it.
@@ -467,7 +468,7 @@ async def revoke(sign_in: SignIn, auth_server: AuthServerClient) -> None:
         return
     form = {"token": token, **({"token_type_hint": kind} if kind else {})}
     await auth_server.send(
-        _request(validate_url(str(endpoint), gettext_lazy("revocation endpoint")), form, sign_in.registration)
+        token_request(validate_url(str(endpoint), gettext_lazy("revocation endpoint")), form, sign_in.registration)
     )
 
 
@@ -476,7 +477,9 @@ async def request_tokens(sign_in: SignIn, form: Mapping[str, str], auth_server: 
     stay (RFC 6749 5.1, 6). Raises ServerTrouble.
     """
     endpoint = validate_url(str(sign_in.endpoints["token_endpoint"]), gettext_lazy("token endpoint"))
-    response = await auth_server.send(_request(endpoint, {**form, "resource": sign_in.resource}, sign_in.registration))
+    response = await auth_server.send(
+        token_request(endpoint, {**form, "resource": sign_in.resource}, sign_in.registration)
+    )
     token = _parse_tokens(response, sign_in.registration.issuer)
     life = None if token.expires_in is None else float(min(max(token.expires_in, 0), _LONGEST_LIFE))
     return replace(
@@ -489,7 +492,7 @@ async def request_tokens(sign_in: SignIn, form: Mapping[str, str], auth_server: 
     )
 
 
-def _request(endpoint: str, form: Mapping[str, str], registration: Registration) -> httpx2.Request:
+def token_request(endpoint: str, form: Mapping[str, str], registration: Registration) -> httpx2.Request:
     """Return a request with the client's authentication (RFC 6749 2.3.1)."""
     name, secret = registration.client_id, registration.client_secret
     if registration.method == BASIC and secret:
@@ -499,7 +502,8 @@ def _request(endpoint: str, form: Mapping[str, str], registration: Registration)
     return httpx2.Request("POST", endpoint, data={**form, **credentials})
 
 
-def _parse_tokens(response: httpx2.Response, issuer: str) -> OAuthToken:
+def token_fields(response: httpx2.Response, issuer: str) -> Mapping[str, Any]:
+    """Return the fields of a response to a token request. Raises ServerTrouble."""
     try:
         body = response.json()
     except (ValueError, RecursionError):
@@ -514,8 +518,12 @@ def _parse_tokens(response: httpx2.Response, issuer: str) -> OAuthToken:
             gettext_lazy("{issuer} gave no token: {status}.", issuer=issuer, status=response.status_code),
             gettext_lazy("try again later"),
         )
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def _parse_tokens(response: httpx2.Response, issuer: str) -> OAuthToken:
+    fields = dict(token_fields(response, issuer))
     try:
-        fields = {key: value for key, value in body.items() if value is not None}
         if str(fields.get("token_type", "")).strip().lower() not in _BOUND_TYPES:
             # Some services call a bearer's token after whom it is for, such as `user`.
             fields["token_type"] = "Bearer"  # noqa: S105 - a name

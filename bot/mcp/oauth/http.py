@@ -123,13 +123,17 @@ def open_guarded_transport(
     """Return the network for requests about a sign-in. Even for a server of the operator's file, it reaches only
     that server's host and the targets that admins may use.
     """
-    hosts, find = allowances.hosts, None
     match config.transport:
         case HttpTransport(url=url) if config.from_file:
-            host, _ = origin_of(url)
-            hosts |= _LOOPBACK if is_loopback(host) else {host}
-            find = find_proxy
-    return GuardedTransport(replace(allowances, hosts=hosts), resolve, find)
+            return open_operator_transport(url, allowances, resolve)
+    return GuardedTransport(allowances, resolve)
+
+
+def open_operator_transport(url: str, allowances: AllowedTargets, resolve: Resolve) -> httpx2.AsyncBaseTransport:
+    """Return the network for requests to the host of the operator's URL, and to the targets that admins may use."""
+    host, _ = origin_of(url)
+    hosts = allowances.hosts | (_LOOPBACK if is_loopback(host) else {host})
+    return GuardedTransport(replace(allowances, hosts=hosts), resolve, find_proxy)
 
 
 def is_loopback(host: str) -> bool:

@@ -55,8 +55,8 @@ _VERIFIER_BYTES = 64
 _LONGEST_LINK = 3000
 _OURS = frozenset(
     (
-        "response_type", "client_id", "redirect_uri", "state", "code_challenge", "code_challenge_method", "resource",
-        "scope", "request", "request_uri",
+        "response_type", "client_id", "redirect_uri", "state", "nonce", "code_challenge", "code_challenge_method",
+        "resource", "scope", "request", "request_uri",
     )
 )  # fmt: skip
 """Query parameters that an authorization endpoint must not contain."""
@@ -64,13 +64,12 @@ _OURS = frozenset(
 
 def authorization_url(sign_in: SignIn, state: str, verifier: str, redirect_uri: str) -> str:
     """Return the authorization URL for the user. Raises ServerTrouble."""
-    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
     query = {
         "response_type": "code",
         "client_id": sign_in.registration.client_id,
         "redirect_uri": redirect_uri,
         "state": state,
-        "code_challenge": challenge,
+        "code_challenge": code_challenge(verifier),
         "code_challenge_method": "S256",
         "resource": sign_in.resource,
     }
@@ -79,7 +78,17 @@ def authorization_url(sign_in: SignIn, state: str, verifier: str, redirect_uri: 
     if "offline_access" in sign_in.scope.split():
         # OpenID Connect Core 11: without it the server need not give a refresh token.
         query["prompt"] = "consent"
-    endpoint = str(sign_in.endpoints["authorization_endpoint"]).partition("#")[0]
+    return with_parameters(str(sign_in.endpoints["authorization_endpoint"]), query)
+
+
+def code_challenge(verifier: str) -> str:
+    """Return the PKCE challenge of a verifier (RFC 7636 4.2)."""
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
+
+
+def with_parameters(endpoint: str, query: Mapping[str, str]) -> str:
+    """Return the address of an authorization endpoint with the parameters of a request. Raises ServerTrouble."""
+    endpoint = endpoint.partition("#")[0]
     given = {name for name, _ in parse_qsl(urlsplit(endpoint).query, keep_blank_values=True)}
     if given & _OURS:
         # The server uses one of two equal parameters, perhaps not ours (RFC 6749 3.1).
@@ -102,7 +111,7 @@ def authorization_url(sign_in: SignIn, state: str, verifier: str, redirect_uri: 
     return link
 
 
-def check_issuer(endpoints: Mapping[str, Any], issuer: str | None) -> None:
+def check_issuer(endpoints: Mapping[str, Any] | OAuthMetadata, issuer: str | None) -> None:
     """Check that the response comes from the expected issuer (RFC 9207 2.4). Raises ServerTrouble."""
     try:
         validate_authorization_response_iss(issuer, OAuthMetadata.model_validate(endpoints))

@@ -21,6 +21,7 @@ from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.installations import Installation
 from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.metrics import MetricSink, null_sink
+from bot.domain.openid import Identity
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, Turn, TurnStatus, TurnView
 from bot.engine.locales import LocaleResolver
 from bot.errors import DeliveryFailed, SettingsError
@@ -256,6 +257,20 @@ class SlackSurface:
         if author.platform != PLATFORM or conversation.platform != PLATFORM:
             return Member(author, external=True)
         return await (await self._of(conversation)).people.member(author.id)
+
+    async def find_people(self, identity: Identity) -> Sequence[tuple[Member, ConversationKey]]:
+        """Return the member that a user of an issuer is, with their direct conversation, for each workspace. Raises
+        DeliveryFailed.
+        """
+        people = []
+        for workspace in self._workspaces.known():
+            team = (await workspace.api.identity()).team
+            user = identity.slack_user if identity.slack_team == team else ""
+            if not identity.slack_team and identity.email:
+                user = await workspace.people.find_by_email(identity.email)
+            if user and not (member := await workspace.people.member(user, team)).external:
+                people.append((member, conversation(team, await direct_channel(workspace.api, user), "")))
+        return people
 
     def resolve_locales(self, locales: LocaleResolver) -> None:
         """Resolve the languages and time zones of cards by these settings and profiles."""

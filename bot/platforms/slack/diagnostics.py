@@ -51,7 +51,7 @@ WITHOUT_SCOPE = frozenset(
 """Methods that need no scope of the bot's token. `apps.connections.open` takes the app's token, with
 `connections:write`.
 """
-OPTIONAL_SCOPES = {"conversations.join": "channels:join", "users.lookupByEmail": "users:read.email"}
+OPTIONAL_SCOPES = {"conversations.join": "channels:join"}
 """Methods that the setup uses if the app has their scopes, which the manifest does not request."""
 EVENTS_WITHOUT_SCOPE = ("app_home_opened", "app_uninstalled", "tokens_revoked")
 WAYS = gettext_lazy(
@@ -154,6 +154,11 @@ SCOPES = (
         "users:read",
         "names are missing, and administrators and guests are not recognized",
         ("bots.info", "users.info", "users.list"),
+    ),
+    Scope(
+        "users:read.email",
+        "users who sign in to the console at another service are not recognized by their e-mail address",
+        ("users.lookupByEmail",),
     ),
     Scope(
         "usergroups:read",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -49,6 +49,7 @@ class Person(PlatformUser):
     guest: bool = False
     teams: frozenset[str] = frozenset()
     """Workspaces and organization of the user."""
+    email: str = field(default="", repr=False)
 
     def in_team(self, team: str) -> Person:
         """Return the user, external if Slack names another workspace as theirs: an id alone may be of two users."""
@@ -104,6 +105,16 @@ class UserDirectory:
             lambda: self._groups_cache.get("", self._request_groups, max_age=GROUP_SECONDS)
         )
         return _member(person, groups, identity)
+
+    async def find_by_email(self, email: str) -> str:
+        """Return the id of the user with an e-mail address; empty if there is none. Raises DeliveryFailed."""
+        try:
+            answer = await self._api.read("users.lookupByEmail", email=email)
+        except SlackWebApiError as error:
+            if error.code not in _UNKNOWN:
+                raise
+            return ""
+        return str(object_in(answer, "user").get("id") or "")
 
     async def cached_member(self, user: str) -> Member:
         """Return a user with rights and groups, up to five minutes old, not for decisions. Raises DeliveryFailed."""
@@ -236,6 +247,7 @@ def _member(person: Person, groups: Mapping[str, Group], identity: Identity) -> 
         external=outside,
         language=person.language,
         time_zone=person.time_zone,
+        email=person.email,
     )
 
 
@@ -252,6 +264,7 @@ def _read_person(user: str, account: Mapping[str, Any], identity: Identity) -> P
         bot=bool(account.get("is_bot")) or user in (identity.user, "USLACKBOT"),
         language=language_tag(account.get("locale")),
         time_zone=time_zone_name(account.get("tz")),
+        email=str(profile.get("email") or ""),
     )
 
 

@@ -15,6 +15,7 @@ from starlette.routing import Route, Router
 
 from bot.admin.browser_sessions import CONSOLE_PATH
 from bot.domain.locales import use_locale
+from bot.domain.openid import CALLBACK_PATH
 from bot.errors import CountersignError, DatabaseError
 from bot.i18n import _
 from bot.web.console.approval_pages import ApprovalPages
@@ -34,6 +35,7 @@ from bot.web.console.menu import (
     command_path,
     find_verb,
 )
+from bot.web.console.openid_pages import OpenIdPages
 from bot.web.console.rendering import HEADERS, STATIC, Templates
 from bot.web.console.request import TOKEN, ConsoleRequest, Handler, read_form, read_query
 from bot.web.console.sessions import Sessions, Viewer, check_form
@@ -57,6 +59,7 @@ class _Console:
         self._menu = Menu(dependencies.commands.verbs, dependencies.rights)
         self._templates = Templates(urlsplit(dependencies.address).path.rstrip("/"), self._command_link)
         self._sign_in = SignInPages(dependencies, self._sessions, self._templates)
+        self._openid = OpenIdPages(dependencies, self._sessions, self._sign_in)
         self._pages = CommandPages(dependencies)
         self._approvals = ApprovalPages(dependencies)
         self._conversations = ConversationPages(dependencies)
@@ -70,6 +73,8 @@ class _Console:
             "/": (own(self._home), "GET"),
             "/sign-in": (self._guarded(self._sign_in.sign_in), "GET POST"),
             "/enter/{token}": (self._guarded(self._sign_in.enter), "GET POST"),
+            "/oidc": (self._guarded(self._openid.begin), "POST"),
+            CALLBACK_PATH: (self._guarded(self._openid.complete), "GET"),
             "/sign-out": (own(self._sign_in.sign_out), "POST"),
             "/static/{name}": (_static_file, "GET"),
             COMMANDS_PATH: (own(self._pages.index), "GET"),

@@ -8,13 +8,26 @@ from dataclasses import dataclass, field
 from bot.admin.dependencies import Rights, UserMessenger
 from bot.chat.approval_inbox import PendingCalls
 from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.openid import Identity
 from bot.ports import BrowserSessionStore, Commands, LinkStore, PendingApproval
+from bot.ports.openid import OpenIdIssuer
 from bot.web.authentication import LoginThrottle, TokenCheck
 from bot.web.dependencies import WebDependencies
 
 MayApprove = Callable[[Member], Callable[[PendingApproval], Awaitable[bool]]]
 ReadPending = Callable[[Member, Sequence[str], int, int], Awaitable[PendingCalls]]
 FindMember = Callable[[Author, ConversationKey], Awaitable[Member]]
+FindPerson = Callable[[Identity], Awaitable[tuple[Member, ConversationKey]]]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIdSignIn:
+    """The operator's issuer. `find_person` returns the member that a user of it is, with a conversation. It raises
+    NotFound if the user may not come in, and DeliveryFailed.
+    """
+
+    issuer: OpenIdIssuer
+    find_person: FindPerson
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +46,7 @@ class ConsoleDependencies:
     find_member: FindMember
     read_pending: ReadPending
     may_approve: MayApprove
+    openid: OpenIdSignIn | None = None
     address: str = ""
     attempts: LoginThrottle = field(default_factory=LoginThrottle)
 

@@ -78,7 +78,7 @@ class Sessions:
         if session is None:
             return None
         member = await self.find_member(session.author, session.conversation)
-        if member.external or self.rights_digest(member) != session.rights:
+        if member.external or not self._is_current(session, member):
             await self._dependencies.sessions.end(session.id, session.author)
             return None
         locale = await self._locale(member.author, session.conversation, request)
@@ -94,13 +94,17 @@ class Sessions:
         except TimeoutError:
             raise Problem(503, "not_checked", _("Your platform did not answer in time."), _("try again")) from None
 
-    async def begin(self, request: Request, member: Member, conversation: ConversationKey, response: Response) -> None:
-        """Begin a session in this browser, and end the one before it there."""
+    async def begin(
+        self, request: Request, member: Member, conversation: ConversationKey, response: Response, *, issuer: str = ""
+    ) -> None:
+        """Begin a session in this browser, and end the one before it there. `issuer` is that by which a user signs in
+        (`OpenIdIssuer.client`).
+        """
         store = self._dependencies.sessions
         before = self._cookie(request, _SESSION)
         if before and (session := await store.find(before)) is not None:
             await store.end(session.id, member.author)
-        _session, secret = await store.create(member.author, conversation, self.rights_digest(member))
+        _session, secret = await store.create(member.author, conversation, self.rights_digest(member, issuer))
         self._set_cookie(response, _SESSION, secret, int(SESSION_SECONDS))
 
     async def end(self, viewer: Viewer, response: Response) -> None:
@@ -119,10 +123,16 @@ class Sessions:
         """Keep the id of a browser without a session."""
         self._set_cookie(response, _VISITOR, secret, 3600)
 
-    def rights_digest(self, member: Member) -> str:
+    def rights_digest(self, member: Member, issuer: str = "") -> str:
         """Return the digest with which a session begins."""
         is_operator = member.author.principal == OPERATOR_PRINCIPAL
-        return rights_digest(member, self._dependencies.tokens.operator_digest if is_operator else "")
+        return rights_digest(member, self._dependencies.tokens.operator_digest if is_operator else issuer)
+
+    def _is_current(self, session: BrowserSession, member: Member) -> bool:
+        """Return True if the rights are those of the sign-in, and its issuer, if any, is still the operator's."""
+        openid = self._dependencies.openid
+        issuers = ("", openid.issuer.client) if openid is not None else ("",)
+        return session.rights in [self.rights_digest(member, issuer) for issuer in issuers]
 
     def _cookie(self, request: Request, name: str) -> str:
         value = request.cookies.get(f"{self._prefix}{name}", "")
@@ -145,7 +155,7 @@ class Sessions:
 
     async def _locale(self, author: Author, conversation: ConversationKey, request: Request) -> Locale:
         locales = self._dependencies.web.locales
-        if author.platform not in (HTTP, CONSOLE):
+        if conversation.platform not in (HTTP, CONSOLE):
             return await self._dependencies.messenger.locale(author, conversation)
         zone = time_zone_name(unquote(request.cookies.get(_ZONE, ""))) or ""
         return await locales.for_user(author, Locale(request.state.language or "", zone), conversation)

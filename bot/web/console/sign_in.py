@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -18,6 +19,7 @@ from bot.web.console.rendering import HEADERS, Templates
 from bot.web.console.request import TOKEN, ConsoleRequest, read_form, read_query
 from bot.web.console.sessions import Sessions, check_form
 
+_POLICY = "Content-Security-Policy"
 _OWN_PATH = re.compile(r"/(?!/)[A-Za-z0-9._~!$&'()*+,;=:@%/?-]{0,2000}")
 
 
@@ -49,7 +51,7 @@ class SignInPages:
                 return self.form(request, form.get("next"), 429, error=error, headers=headers)
             error = _("This is no valid token. An operator makes one with `countersign tokens create`.")
             return self.form(request, form.get("next"), 401, error=error.replace("`", ""))
-        member, response = client.member, self._redirect(own_path(form.get("next")))
+        member, response = client.member, self.redirect(own_path(form.get("next")))
         await self._sessions.begin(request, member, client.place(thread="console"), response)
         return response
 
@@ -66,13 +68,13 @@ class SignInPages:
         member = await self._sessions.find_member(link.person, link.conversation)
         if member.external or await self._dependencies.links.use_link(token) is None:
             return self._bad_link(request)
-        response = self._redirect("")
+        response = self.redirect("")
         await self._sessions.begin(request, member, link.conversation, response)
         return response
 
     async def sign_out(self, call: ConsoleRequest) -> Response:
         """End the session."""
-        response = self._redirect("/sign-in")
+        response = self.redirect("/sign-in")
         await self._sessions.end(call.viewer, response)
         return response
 
@@ -86,8 +88,14 @@ class SignInPages:
         headers: Mapping[str, str] | None = None,
     ) -> Response:
         """Return the form for an API token."""
-        values = {"next": own_path(next_path), "error": error}
-        return self._visitor_page(request, "sign_in.html", status, headers, **values)
+        openid = self._dependencies.openid
+        origin = openid.issuer.origin if openid is not None else ""
+        # A browser applies this to the redirects after a form, too, and issuers redirect to further hosts.
+        ways = {_POLICY: HEADERS[_POLICY].replace("form-action 'self'", f"form-action 'self' https: {origin}")}
+        values = {"next": own_path(next_path), "error": error, "issuer": urlsplit(origin).netloc}
+        return self._visitor_page(
+            request, "sign_in.html", status, {**(ways if origin else {}), **(headers or {})}, **values
+        )
 
     def _bad_link(self, request: Request) -> Response:
         wait = self._dependencies.attempts.record_failure(request.client.host if request.client else "")
@@ -107,7 +115,8 @@ class SignInPages:
         self._sessions.set_visitor(page, secret)
         return page
 
-    def _redirect(self, path: str) -> RedirectResponse:
+    def redirect(self, path: str) -> RedirectResponse:
+        """Return a redirect to a path behind `/console`."""
         return RedirectResponse(self._templates.url(path), 303, {**HEADERS})
 
 

@@ -9,6 +9,7 @@ import pytest
 from bot.chat.users import TTL_SECONDS, resolve_mentions
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.locales import Locale
+from bot.domain.openid import Identity
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.users import GROUP_SECONDS, UserDirectory
 from bot.platforms.slack.web_api import WebApi
@@ -186,3 +187,35 @@ async def test_a_language_is_requested_once_with_a_short_limit(monkeypatch: pyte
         for _ in range(3):
             assert await place.people.locale(place.priya.id) == Locale("en-US", "Europe/Lisbon")
         assert len(place.slack.calls.of("users.info")) == 1
+
+
+async def test_users_of_an_issuer_are_found_by_their_address_or_their_id_of_slack(worker: ConnectedBot) -> None:
+    slack, team = worker.slack, worker.slack.workspace.team.id
+    ada = slack.user("Ada", email="ada@corp.example", admin=True)
+    slack.user("Gil", email="gil@corp.example", deleted=True)
+    slack.user("Stella", email="stella@corp.example", team=Team("T0OTHER001", "other"), stranger=True)
+    find = worker.surface.find_people
+    for identity in (
+        Identity("x", email="ada@corp.example"),
+        Identity("x", slack_team=team, slack_user=ada.id, email="stella@corp.example"),
+    ):
+        [(member, conversation)] = await find(identity)
+        assert (member.author.id, member.email, member.platform_admin) == (ada.id, "ada@corp.example", True)
+        assert conversation.workspace_key == f"slack:{team}"
+        assert conversation.channel.startswith("D")
+    for nobody in (
+        Identity("x"),
+        Identity("x", email="nobody@corp.example"),
+        Identity("x", email="gil@corp.example"),
+        Identity("x", email="stella@corp.example"),
+        Identity("x", slack_team="T0OTHER001", slack_user=ada.id, email="ada@corp.example"),
+        Identity("x", slack_team=team, slack_user="U0NOBODY1"),
+    ):
+        assert await find(nobody) == [], nobody
+
+
+async def test_without_the_scope_for_addresses_nobody_is_taken_for_another(worker: ConnectedBot) -> None:
+    worker.slack.user("Ada", email="ada@corp.example")
+    worker.slack.installation.scopes.discard("users:read.email")
+    with pytest.raises(DeliveryFailed):
+        await worker.surface.find_people(Identity("x", email="ada@corp.example"))
