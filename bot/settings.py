@@ -101,6 +101,14 @@ def _parse_duration_or_never(value: Any) -> Any:
     return None if re.fullmatch(r"0+\s*[smhd]?", str(value).lower()) else _parse_duration(value)
 
 
+def _parse_session_time(value: Any) -> Any:
+    """Parse the time limit of a session in a browser, which always has one."""
+    seconds = _parse_duration(value)
+    if seconds is None:
+        raise ValueError("write a number and a unit, such as 30m, 8h or 7d")
+    return seconds
+
+
 def _parse_model_timeout(value: Any) -> Any:
     """Parse a time limit of a model's reply, at most an hour."""
     seconds = _parse_duration(value)
@@ -260,6 +268,7 @@ def _check_issuer(value: str) -> str:
 
 Duration = Annotated[float | None, BeforeValidator(_parse_duration)]
 DurationOrNever = Annotated[float | None, BeforeValidator(_parse_duration_or_never)]
+SessionTime = Annotated[float, BeforeValidator(_parse_session_time)]
 ModelTimeout = Annotated[float, BeforeValidator(_parse_model_timeout)]
 Listed = Annotated[frozenset[str], NoDecode]
 Principals = Annotated[
@@ -380,6 +389,9 @@ class Settings(BaseSettings):
     oidc_client_id: str = ""
     oidc_client_secret: SecretStr | None = None
     oidc_strangers: bool = False
+    console: bool = True
+    console_session_idle: SessionTime = 28800.0
+    console_session_max: SessionTime = 604800.0
     api_docs: bool = False
     api_models: Words = frozenset()
     api_requests_per_token: Annotated[int, Field(ge=1, le=100_000)] = 100

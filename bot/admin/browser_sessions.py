@@ -17,7 +17,7 @@ CONSOLE_PATH = "/console"
 ENTER_PATH = f"{CONSOLE_PATH}/enter/"
 """Path of the page of a one-time link; the token follows it."""
 _SESSION = Parameter("session", "its id as the list shows it", required=True, metavar="ID")
-_NO_ADDRESS = gettext_lazy("The console has no address here: the operator sets one with `PUBLIC_URL`.")
+_NO_ADDRESS = gettext_lazy("There is no console here: the operator sets its address with `PUBLIC_URL`.")
 
 
 class ConsoleVerbs(Verbs):
@@ -25,7 +25,7 @@ class ConsoleVerbs(Verbs):
 
     @verb("open", "a link that opens the console as you", who=RequiredRole.EVERYONE, aliases=("link",))
     async def _open(self, request: CommandContext) -> Reply:
-        links = self._dependencies.links
+        links = self._dependencies.console
         if links is None:
             raise CommandRejected(_NO_ADDRESS)
         _link, token = await links.store.create_link("", CONSOLE_SLOT, request.author, request.conversation)

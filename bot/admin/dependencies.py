@@ -238,8 +238,8 @@ class RunningProcess:
 
 @dataclass(frozen=True, slots=True)
 class CommandDependencies:
-    """Dependencies of the commands. `clock` is in epoch seconds. `links` is None without one-time links, `sign_ins`
-    without sign-ins in a browser.
+    """Dependencies of the commands. `clock` is in epoch seconds. `links` is None without one-time links, `console`
+    without a console, `sign_ins` without sign-ins in a browser.
     """
 
     servers: ServerAdmin
@@ -250,4 +250,5 @@ class CommandDependencies:
     process: RunningProcess
     clock: Callable[[], float] = time.time
     links: LinkService | None = None
+    console: LinkService | None = None
     sign_ins: SignIns | None = None

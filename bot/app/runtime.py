@@ -33,7 +33,7 @@ from bot.app.slack import (
     serves_installations,
 )
 from bot.app.stores import Stores, turn_limits
-from bot.app.web import build_link_service
+from bot.app.web import build_console_links, build_link_service
 from bot.chat.delivery import ChannelMessages
 from bot.domain.api_clients import OPERATOR_PRINCIPAL
 from bot.domain.completions import ModelLimits
@@ -212,6 +212,7 @@ async def open_services(
     health.files_are_older = lambda: reloader.rejected is not None
     rights = _rights(approvers, operator, settings)
     links = build_link_service(settings, stores.links)
+    console = build_console_links(settings, stores.links)
     sign_ins = None
     if links is not None:  # the callback of a sign-in needs a public address
         from bot.mcp.oauth.client import ClientIdentity  # noqa: PLC0415 - it loads the MCP library
@@ -242,6 +243,7 @@ async def open_services(
         ),
         process=RunningProcess(turn_log.recent_turns, health.check, counters.counters_of, limiter.statuses),
         links=links,
+        console=console,
         sign_ins=sign_ins,
     )
     default = Locale(settings.language, settings.time_zone)

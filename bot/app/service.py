@@ -119,7 +119,8 @@ async def open_program(
             dependencies = None
             if "web" in components:
                 dependencies = web.build_web_dependencies(settings, runtime, api)
-                pages += web.console_pages(settings, dependencies, runtime, [*platforms.surfaces, api])
+                if settings.console:
+                    pages += web.console_pages(settings, dependencies, runtime, [*platforms.surfaces, api])
                 pages += web.link_pages(
                     runtime.services.command_dependencies, [*platforms.surfaces, api], runtime.services.locales
                 )

@@ -45,7 +45,7 @@ class Stores:
         self.leases = SqlLeases(database)
         self.pins = SqlPinStore(database)
         self.links = SqlLinkStore(database)
-        self.sessions = SqlBrowserSessionStore(database)
+        self.sessions = SqlBrowserSessionStore(database, settings.console_session_idle, settings.console_session_max)
         self.tokens = SqlTokenStore(database)
         self.sign_ins = SqlSignInStore(database, box)
         self.usage = SqlUsageStore(database)

@@ -147,6 +147,8 @@ async def serve_web(
     proxies = server.TrustedProxies(settings.forwarded_allow_ips)
     async with server.serve(app, settings.web_host, settings.port, proxies=proxies) as port:
         log.info("listening for requests at %s, port %d", settings.web_host, port)
+        if dependencies is not None and settings.console:
+            log.info("the console is at %s/console/", (settings.public_url or f"http://127.0.0.1:{port}").rstrip("/"))
         yield port
 
 
@@ -176,6 +178,18 @@ def build_link_service(settings: Settings, store: LinkStore) -> LinkService | No
         )
         return None
     return LinkService(store, address)
+
+
+def build_console_links(settings: Settings, store: LinkStore) -> LinkService | None:
+    """Return the service of links to the console, None without one. Without a public address they are for this
+    machine.
+    """
+    if not (settings.console and is_configured(settings)):
+        return None
+    if settings.public_url is not None or not settings.port:
+        return build_link_service(settings, store)
+    host = settings.web_host if is_this_machine(settings.web_host) else "127.0.0.1"
+    return LinkService(store, f"http://{f'[{host}]' if ':' in host else host}:{settings.port}")
 
 
 class PlatformUserMessenger:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from bot.domain.conversations import Author, ConversationKey, Member
 
-IDLE_SECONDS = 12 * 3600.0
-"""Seconds without a request until a session ends."""
+IDLE_SECONDS = 8 * 3600.0
+"""Seconds without a request until a session ends, unless the operator sets others."""
 SESSION_SECONDS = 7 * 86_400.0
-"""Seconds until a session ends in any case."""
+"""Seconds until a session ends in any case, unless the operator sets others."""
 CONSOLE_SLOT = "console"
 """Slot of a one-time link that begins a session; such a link is of no server."""
 

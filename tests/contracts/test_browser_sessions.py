@@ -5,12 +5,17 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
+from bot.domain.approvals import Approval
 from bot.domain.browser_sessions import IDLE_SECONDS, SESSION_SECONDS
-from bot.domain.conversations import Author
+from bot.domain.completions import StopReason
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.messages import ToolCall, assistant
+from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep
 from bot.ports import BrowserSessionStore
 from bot.storage.admin.browser_sessions import SqlBrowserSessionStore
+from bot.storage.reporting import SqlReporting
 from bot.storage.tables import browser_sessions
-from tests.fakes.parts import ANA, BEN, HALL
+from tests.fakes.parts import ANA, BEN, HALL, message
 from tests.turn_log_harness import START, Harness
 
 WEIRD = Author("discord", "7:8", "Ana\0 \u202e 💡")
@@ -61,3 +66,31 @@ async def test_sessions_are_listed_by_user_and_ended_once(store: BrowserSessionS
     assert await store.end(second.id, ANA)
     assert not await store.end(second.id, ANA)
     assert await store.find(secret) is None
+
+
+async def test_who_asks_in_the_console_is_the_user_of_the_chat_for_approvals_too(harness: Harness) -> None:
+    key = ConversationKey("api", "test:w", BEN.principal, "1")
+    receipt = await harness.log.enqueue(message("write", conversation=key, author=BEN))
+    (claim,) = await harness.log.claim(1, ())
+    step = ToolStep(
+        2,
+        ToolCall("c2", "s__write", {}),
+        ToolRef("s", "write"),
+        StepStatus.AWAITING,
+        approval=Approval("card-1", 1, "print", BEN, 60.0),
+    )
+    wants = ModelStep(1, assistant("", ToolCall("c2", "s__write", {})), StopReason.TOOLS)
+    await harness.log.append(claim, wants, [step])
+    found = await harness.log.get_approval("card-1")
+    assert found is not None
+    turn, stored = found
+    assert stored.approval is not None
+    assert (turn.id, turn.author, stored.approval.requested_for) == (receipt.turn_id, BEN, BEN)
+    reporting = SqlReporting(harness.database)
+    [pending] = (await reporting.pending_approvals(["api:test%3Aw:"], 10)).calls
+    assert pending.asked_by == BEN
+    assert await reporting.has_participant(key, BEN.principal)
+    # The API client of that name is somebody else.
+    assert not await reporting.has_participant(key, f"api:{BEN.id}")
+    assert (await reporting.conversations("api:", BEN.principal, 10, 0))[1] == 1
+    assert (await reporting.conversations("api:", f"api:{BEN.id}", 10, 0))[1] == 0

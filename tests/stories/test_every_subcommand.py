@@ -265,7 +265,7 @@ MIDDLE = (
     for_all("/approvals delegations", "1 delegation"),
     typed_line("/approvals undelegate ops", "Ended.", who=RequiredRole.EVERYONE, audit=("revoked grant",)),
     for_all("/approvals help", "/approvals delegate"),
-    for_all("/console open", "The console has no address here"),
+    for_all("/console open", "There is no console here"),
     for_all("/console sessions", "No session is open"),
     for_all("/console end 1", "No open session has this id"),
     for_all("/console help", "/console sessions"),

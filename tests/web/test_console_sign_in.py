@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -71,6 +72,29 @@ async def test_the_answer_of_a_bot_without_an_address_says_what_the_operator_set
         reply = await PagesBot(*parts).ask("console")
         assert reply.failed
         assert "PUBLIC_URL" in reply.text
+
+
+async def test_without_a_public_address_a_link_is_for_this_machine(folder: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    async with opened_pages(folder, api=True, public_url=None, web_host="127.0.0.1", port=port) as parts:
+        bot = PagesBot(*parts)
+        reply = await bot.ask("console", Member(BEN))
+        assert reply.link.startswith(f"http://127.0.0.1:{port}/console/enter/")
+        browser = Browser(bot.client)
+        await browser.open(reply.link)
+        await browser.send("Continue")
+        assert BEN.principal in browser.page.text
+
+
+async def test_the_operator_sets_the_limits_of_sessions_and_may_switch_the_console_off(folder: Path) -> None:
+    async with opened_api(folder, console_session_idle="1h", console_session_max="2h") as api:
+        await sign_in(api)
+        [session] = await api.runtime.services.stores.sessions.sessions()
+        assert session.expires_at - session.created_at == pytest.approx(7200)
+    async with opened_pages(folder, api=True, console="false") as parts:
+        assert (await PagesBot(*parts).ask("console")).failed
 
 
 async def test_a_link_for_a_secret_does_not_open_the_console_and_the_reverse(bot: PagesBot) -> None:

@@ -16,7 +16,7 @@ from bot.domain.browser_sessions import IDLE_SECONDS, SESSION_SECONDS, BrowserSe
 from bot.domain.conversations import Author, ConversationKey
 from bot.storage import audit
 from bot.storage.codec import UNREADABLE
-from bot.storage.database import Store, change_once, insert_new, matching, now, transaction
+from bot.storage.database import Database, Store, change_once, insert_new, matching, now, transaction
 from bot.storage.encryption import hash_token
 from bot.storage.tables import browser_sessions
 
@@ -26,11 +26,13 @@ _USED_SECONDS = 60.0
 """A use is written at most this often, because every page is one."""
 
 _sessions = browser_sessions.c
-_is_valid = sa.and_(_sessions.expires_at > now(), _sessions.used_at > now() - IDLE_SECONDS)
+_is_valid = sa.and_(_sessions.expires_at > now(), _sessions.used_at > now() - bindparam("idle", type_=sa.Double))
 _by_hash = sa.select(browser_sessions).where(matching(browser_sessions, hash="h"), _is_valid)
 _all = sa.select(browser_sessions).where(_is_valid).order_by(_sessions.used_at.desc())
 _of_user = _all.where(_sessions.principal == bindparam("who"))
-_add = insert_new(browser_sessions, created_at=now(), used_at=now(), expires_at=now() + SESSION_SECONDS)
+_add = insert_new(
+    browser_sessions, created_at=now(), used_at=now(), expires_at=now() + bindparam("longest", type_=sa.Double)
+)
 _use = (
     browser_sessions.update()
     .where(matching(browser_sessions, hash="h"), _sessions.used_at < now() - _USED_SECONDS)
@@ -45,7 +47,12 @@ _end = (
 
 
 class SqlBrowserSessionStore(Store):
-    """Sessions by their secret."""
+    """Sessions by their secret. `idle` and `longest` are the time limits in seconds."""
+
+    def __init__(self, database: Database, idle: float = IDLE_SECONDS, longest: float = SESSION_SECONDS) -> None:
+        super().__init__(database)
+        self._idle = idle
+        self._longest = longest
 
     async def create(self, author: Author, conversation: ConversationKey, rights: str) -> tuple[BrowserSession, str]:
         """Add a session. Return it with its secret."""
@@ -57,18 +64,18 @@ class SqlBrowserSessionStore(Store):
     @transaction
     def _add(self, connection: sa.Connection, row: Mapping[str, Any]) -> BrowserSession:
         """Add a session, and delete all that have ended."""
-        connection.execute(_delete_old)
-        if connection.execute(_add.on(connection), row).first() is not None:
+        connection.execute(_delete_old, {"idle": self._idle})
+        if connection.execute(_add.on(connection), {**row, "longest": self._longest}).first() is not None:
             audit.record(
                 connection, "began session", row["principal"], subject=row["id"], conversation=row["conversation"]
             )
-        return _session_of(connection.execute(_by_hash, {"h": row["hash"]}).one())
+        return _session_of(connection.execute(_by_hash, {"h": row["hash"], "idle": self._idle}).one())
 
     @transaction(rank="arrival")
     def find(self, connection: sa.Connection, secret: str) -> BrowserSession | None:
         """Return the session, `None` if it is not valid."""
         key = {"h": hash_token(secret)}
-        row = connection.execute(_by_hash, key).first()
+        row = connection.execute(_by_hash, {**key, "idle": self._idle}).first()
         if row is None:
             return None
         connection.execute(_use, key)
@@ -80,7 +87,8 @@ class SqlBrowserSessionStore(Store):
     @transaction
     def sessions(self, connection: sa.Connection, principal: str = "") -> Sequence[BrowserSession]:
         """Return the sessions, the last used first."""
-        rows = connection.execute(_of_user, {"who": principal}) if principal else connection.execute(_all)
+        values = {"idle": self._idle, **({"who": principal} if principal else {})}
+        rows = connection.execute(_of_user if principal else _all, values)
         return [_session_of(row) for row in rows]
 
     @change_once

@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from bot.admin.dependencies import MEMBER_SECONDS
 from bot.domain.api_clients import OPERATOR_PRINCIPAL
-from bot.domain.browser_sessions import SESSION_SECONDS, BrowserSession, rights_digest
+from bot.domain.browser_sessions import BrowserSession, rights_digest
 from bot.domain.commands import Invocation
 from bot.domain.conversations import CONSOLE, HTTP, Author, ConversationKey, Member
 from bot.domain.hosts import is_this_machine
@@ -102,10 +102,10 @@ class Sessions:
         """
         store = self._dependencies.sessions
         before = self._cookie(request, _SESSION)
-        if before and (session := await store.find(before)) is not None:
-            await store.end(session.id, member.author)
-        _session, secret = await store.create(member.author, conversation, self.rights_digest(member, issuer))
-        self._set_cookie(response, _SESSION, secret, int(SESSION_SECONDS))
+        if before and (earlier := await store.find(before)) is not None:
+            await store.end(earlier.id, member.author)
+        session, secret = await store.create(member.author, conversation, self.rights_digest(member, issuer))
+        self._set_cookie(response, _SESSION, secret, int(session.expires_at - session.created_at))
 
     async def end(self, viewer: Viewer, response: Response) -> None:
         """End the session of this browser."""
