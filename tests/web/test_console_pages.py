@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from bot.admin.command import CommandContext, verb
 from bot.admin.grants import Grants
 from bot.domain.api_clients import ApiRole
 from bot.domain.commands import Reply, RequiredRole
+from bot.errors import DatabaseUnavailable
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.web.api_server import Api, opened_api
 from tests.web.browser import Browser
@@ -143,3 +145,22 @@ async def test_a_call_by_hand_leads_to_its_conversation(browser: Browser) -> Non
     await browser.open(browser.link("Follow it"))
     assert browser.page.url.path.startswith("/console/conversations/api:default:admin:")
     assert "look" in browser.text
+
+
+async def test_while_the_database_is_away_a_page_says_so_and_nothing_is_lost(browser: Browser, api: Api) -> None:
+    await browser.open("/console/run/mcp?w=policy&w=set&w=fake")
+    form = browser.form("Run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bot.storage.database.Database.run", _away)
+        for page in (
+            await browser.open("/console/servers"),
+            await browser.post(form.action, [*form.fields, ("a.policy", "deny")]),
+        ):
+            assert page.status_code == 503
+            assert "cannot reach its own database" in page.text
+    assert (await browser.post(form.action, [*form.fields, ("a.policy", "deny")])).status_code == 200
+    assert len(await api.runtime.services.stores.policies.rules()) == 1
+
+
+async def _away(*_arguments: Any, **_more: Any) -> None:
+    raise DatabaseUnavailable("The database does not answer.", "wait")
