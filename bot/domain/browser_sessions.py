@@ -37,13 +37,6 @@ def rights_digest(member: Member, salt: str = "") -> str:
     """Return a digest of all that the rights of a member depend on. `salt` stands for a secret
     or an issuer by which the member signed in.
     """
-    facts = (
-        sorted(member.roles),
-        member.platform_admin,
-        member.guest,
-        member.external,
-        member.since,
-        member.email,
-        salt,
-    )
+    rights = (sorted(member.roles), member.platform_admin, member.guest, member.external)
+    facts = (*rights, member.since, member.email, salt)
     return hashlib.sha256(repr(facts).encode()).hexdigest()

@@ -15,7 +15,9 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from bot.domain.audit import AuditQuery
 from bot.domain.conversations import Member
+from bot.domain.locales import Locale
 from bot.domain.secrets import LINK_SECONDS
 from bot.errors import DeliveryFailed, SettingsError
 from bot.settings import read_settings
@@ -23,6 +25,8 @@ from tests.fakes.openid import CLIENT_SECRET, FakeIssuer
 from tests.fakes.parts import BEN, HALL
 from tests.web.browser import Browser
 from tests.web.pages_bot import PUBLIC, PagesBot, opened_pages
+from tests.web.test_approvals import an_api, received_arguments
+from tests.web.test_console_conversations import becomes
 
 HOME = "Nothing waits for you."
 ANYBODY = {"oidc_strangers": True}
@@ -170,6 +174,26 @@ async def test_a_named_user_administers_and_the_session_ends_with_the_name(folde
     async with opened(folder, issuer, admins="oidc:u-2") as bot:
         browser.client = bot.client
         assert (await browser.open("/console/commands")).url.path == "/console/sign-in"
+
+
+async def test_a_named_approver_asks_and_decides_and_has_preferences(folder: Path, issuer: FakeIssuer) -> None:
+    given: dict[str, Any] = {**issuer.settings, "public_url": PUBLIC}
+    async with an_api(folder, {"text": "hello"}, who="oidc:u-1", **given) as api:
+        browser = Browser(api.client)
+        await browser.open(await go_back(browser, issuer))
+        await browser.open("/console/ask")
+        await browser.send("Message", message="write it")
+        assert browser.page.url.path.startswith("/console/conversations/")
+        await becomes(browser, "Approve")
+        await browser.send("'revision'", decision="approve", confirmed="yes")
+        await becomes(browser, "Written.")
+        assert received_arguments(api) == [{"text": "hello"}]
+        await browser.open("/console/conversations")
+        assert "write it" in browser.text
+        stores = api.runtime.services.stores
+        assert "oidc:u-1" in {entry.actor for entry in (await stores.reporting.audit(AuditQuery(), 100, 0))[0]}
+        await stores.locales.choose("oidc:u-1", Locale("ja"))
+        assert "会話" in (await browser.open("/console/conversations")).text
 
 
 async def test_a_subject_of_another_issuer_is_another_user(folder: Path, issuer: FakeIssuer) -> None:

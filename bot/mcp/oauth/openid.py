@@ -237,7 +237,7 @@ class OpenIdConnect:
         email, verified = claims.get("email"), claims.get("email_verified")
         if email and verified is not None and verified is not True:
             raise ServerTrouble(
-                gettext_lazy("{issuer} has not verified your e-mail address.", issuer=self.origin),
+                gettext_lazy("{issuer} has not verified your e-mail address.", issuer=urlsplit(self._issuer).netloc),
                 gettext_lazy("verify it there, then sign in again"),
             )
         names = (claims.get(key) for key in ("name", "preferred_username", "email"))
@@ -247,14 +247,13 @@ class OpenIdConnect:
         return Identity(claims["sub"], visible(name)[:_LONGEST_NAME], email, *slack)
 
     def _denial(self, error: str) -> ServerTrouble:
-        if error == "access_denied":
-            return ServerTrouble(
-                gettext_lazy("{issuer} did not let you in: it was denied.", issuer=self.origin), _AGAIN
-            )
         reason = error if _CODE.fullmatch(error) else gettext_lazy("no code came back")
-        return ServerTrouble(
-            gettext_lazy("{issuer} did not let you in: {reason}.", issuer=self.origin, reason=reason), _AGAIN
+        if error == "access_denied":
+            reason = gettext_lazy("it was denied")
+        cause = gettext_lazy(
+            "{issuer} did not let you in: {reason}.", issuer=urlsplit(self._issuer).netloc, reason=reason
         )
+        return ServerTrouble(cause, _AGAIN)
 
 
 _SLACK_IDS = ("team_id", "user_id")
