@@ -125,6 +125,6 @@ class EventPages:
 
     async def _is_valid(self, call: ConsoleRequest) -> bool:
         try:
-            return await self._sessions.find_viewer(call.request) is not None
+            return await self._sessions.is_current(call.viewer)
         except (CountersignError, Problem):
             return False

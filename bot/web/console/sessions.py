@@ -84,6 +84,17 @@ class Sessions:
         locale = await self._locale(member.author, session.conversation, request)
         return Viewer(session, member, locale, _form_token(secret), self._hides_input(request))
 
+    async def is_current(self, viewer: Viewer) -> bool:
+        """Return True if the session of a page still holds. An open page alone does not keep it from ending. Raises
+        Problem and DatabaseError.
+        """
+        session = viewer.session
+        open_sessions = await self._dependencies.sessions.sessions(session.author.principal)
+        if not any(each.id == session.id for each in open_sessions):
+            return False
+        member = await self.find_member(session.author, session.conversation)
+        return not member.external and self._is_current(session, member)
+
     async def find_member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return a user with the rights of now. Raises Problem."""
         try:
