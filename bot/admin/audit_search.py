@@ -1,7 +1,7 @@
-"""`/mcp audit`: tool calls, decisions, denials, and changes of servers and rules.
+"""`/mcp audit`: tool calls, decisions, denials, and changes of servers and rules; one call's story, and a verification.
 
-Admins see entries of their workspace and of its servers and profiles; the operator sees all. The audit contains no
-message text. Entries are exported as JSON Lines, which can be verified again, and as CSV for spreadsheets.
+Admins see entries of their workspace and of its servers and profiles; those of all workspaces see all. The audit
+contains no message text. Entries are exported as JSON Lines, which can be verified again, and as CSV for spreadsheets.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import dataclasses
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from bot.admin.command import A_SERVER, CommandContext, option, verb
+from bot.admin.command import A_SERVER, CommandContext, CommandRejected, option, verb
 from bot.admin.servers.directory import ServerVerbs, VisibleServer
 from bot.admin.text_format import (
     MOMENT,
@@ -41,6 +41,11 @@ LONGEST_DOCUMENT = 10_000
 """Most rows of one reply. Longer results need `countersign audit export`."""
 _PERSON = option("person", "entries of this user: an id such as slack:U123", metavar="ID")
 _SINCE = option("since", gettext_lazy("from then on: {formats}", formats=MOMENT), metavar="TIME")
+_UNTIL = option("until", gettext_lazy("before then: {formats}", formats=MOMENT), metavar="TIME")
+_TOOL = option("tool", "the server's own name for the tool", metavar="TOOL")
+_OUTCOME = option("outcome", "how a call ended", choices=("done", "failed", "denied", "unknown", "cancelled"))
+_CALL = option("call", "all rows of one call", metavar="TURN:N", opaque=True)
+_VERIFY = Parameter("verify", "compare the latest rows with their keys and the last checkpoint", ParameterKind.FLAG)
 _KIND = option("kind", "one kind of rows", choices=tuple(KINDS), metavar="KIND")
 _DOWNLOAD = Parameter("download", "all of it as a file (CSV)", ParameterKind.FLAG)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -113,11 +118,13 @@ class AuditSearch(ServerVerbs):
     @verb(
         "audit",
         "requests, approvals, denials and changes, by user and time",
-        (A_SERVER, _PERSON, _SINCE, _KIND, _DOWNLOAD),
+        (A_SERVER, _PERSON, _TOOL, _OUTCOME, _SINCE, _UNTIL, _KIND, _CALL, _VERIFY, _DOWNLOAD),
         aliases=("changes",),
         reads=True,
     )
     async def _audit(self, request: CommandContext) -> Reply:
+        if request.arguments.has("verify"):
+            return await self._verify(request)
         name, number = request.arguments.get("server"), request.arguments.page
         server = await self._directory.find(name, request.conversation) if name else None
         query = await self._query(request, server)
@@ -157,8 +164,15 @@ class AuditSearch(ServerVerbs):
             _("Audit of {server} · {count} · times in {zone}", server=label, **values)
             if server
             else _("Audit · {count} · times in {zone}", **values),
-            Table(("no.", "when", "what", "by", "where", "facts"), tuple(_row(entry) for entry in entries)),
-            actions=(ReplyAction(_("Download"), (*again, "--download")),),
+            Table(
+                ("no.", "when", "what", "by", "where", "facts"),
+                tuple(_row(entry) for entry in entries),
+                _calls(entries),
+            ),
+            actions=(
+                ReplyAction(_("Download"), (*again, "--download")),
+                ReplyAction(_("Verify"), ("mcp", "audit", "--verify")),
+            ),
             page=page_of(number, count, again),
         )
 
@@ -168,11 +182,41 @@ class AuditSearch(ServerVerbs):
             subject=server.id if server else "",
             person=parse_user(argument("person"), request.conversation),
             kinds=KINDS[argument("kind")] if argument("kind") else (),
+            tool=argument("tool"),
+            outcome=argument("outcome"),
+            turn_id=argument("call").rpartition(":")[0],
+            step=_step(argument("call")),
             since=request.arguments.since(self._dependencies.clock()),
+            until=request.arguments.moment("until", self._dependencies.clock()),
         )
-        if self._dependencies.rights.operates(request.member):
+        if self._dependencies.rights.administers_everywhere(request.member):
             return query
         return dataclasses.replace(query, scope=await self._scope(request.conversation))
+
+    async def _verify(self, request: CommandContext) -> Reply:
+        """Compare the latest rows with their keys and the checkpoints. Only for readers of the whole audit."""
+        if not self._dependencies.rights.administers_everywhere(request.member):
+            raise CommandRejected(_("Only those who administer every workspace verify the audit."))
+        report = await self._dependencies.process.verify_audit()
+        places = [place for place in report.places if place.last is not None]
+        facts: list[tuple[str, str]] = [
+            (gettext_lazy("rows"), format_number(report.rows)),
+            (gettext_lazy("last row"), str(report.head)),
+            *(
+                (gettext_lazy("last checkpoint"), f"{place.last.seq}, {format_moment(place.last.at)}")
+                for place in places
+                if place.last is not None
+            ),
+            *((finding.fault.value, f"{finding.what} {finding.means}") for finding in report.findings),
+        ]
+        if not places:
+            facts.append((gettext_lazy("last checkpoint"), _("none: rows that were cut off at the end are not found")))
+        text = (
+            _("Each of the latest rows follows the one before, and fits the checkpoints.")
+            if report.fits
+            else _("The audit does not fit. Compare it with a backup: docs/audit.md says how.")
+        )
+        return Reply(text, details=tuple(facts), failed=not report.fits)
 
     async def _scope(self, conversation: ConversationKey) -> AuditScope:
         servers = [server.id for server in await self._directory.all(conversation)]
@@ -187,10 +231,30 @@ class AuditSearch(ServerVerbs):
 def _command_words(request: CommandContext, server: VisibleServer | None) -> tuple[str, ...]:
     """Return the command line that repeats the search."""
     words = ["mcp", "audit", *((server.name,) if server else ())]
-    for name in ("person", "since", "kind"):
+    for name in ("person", "tool", "outcome", "since", "until", "kind", "call"):
         if value := request.arguments.get(name):
             words += [f"--{name}", value]
     return tuple(words)
+
+
+def _step(call: str) -> int | None:
+    """Return the step of `TURN:N`; None without a call. Raises CommandRejected."""
+    turn, _colon, step = call.rpartition(":")
+    if not call:
+        return None
+    if not (turn and step.isascii() and step.isdigit() and len(step) < 7):
+        raise CommandRejected(_("`--call` is `TURN:N`, as the rows of the audit name it."))
+    return int(step)
+
+
+def _calls(entries: Sequence[AuditEntry]) -> tuple[tuple[str, ...], ...]:
+    """Return for each row the command that shows the whole story of its call; none for rows about no call."""
+    return tuple(
+        ("mcp", "audit", "--call", f"{entry.turn_id}:{entry.facts['step']}")
+        if entry.turn_id and isinstance(entry.facts.get("step"), int)
+        else ()
+        for entry in entries
+    )
 
 
 def _row(entry: AuditEntry) -> tuple[str, ...]:

@@ -157,12 +157,18 @@ class Arguments:
 
     def since(self, now: float) -> float | None:
         """Return the time of the option `--since`, both in epoch seconds; None without it. Raises CommandRejected."""
-        if not self.get("since"):
+        return self.moment("since", now)
+
+    def moment(self, option: str, now: float) -> float | None:
+        """Return the time of an option, both in epoch seconds; None without it. Raises CommandRejected."""
+        if not self.get(option):
             return None
         try:
-            return parse_time(self.get("since"), now)
+            return parse_time(self.get(option), now)
         except (ValueError, OverflowError):
-            raise CommandRejected(_("`--since` is a point in time: {formats}.", formats=MOMENT)) from None
+            raise CommandRejected(
+                _("`--{option}` is a point in time: {formats}.", option=option, formats=MOMENT)
+            ) from None
 
 
 def parse_arguments(verb: Verb, words: Sequence[str], command: str) -> Arguments:

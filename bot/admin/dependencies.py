@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from bot.domain.agents import AgentRef
 from bot.domain.api_clients import EVERYWHERE_ROLE
 from bot.domain.approvals import ApprovalRequirements
+from bot.domain.audit import AuditReport
 from bot.domain.catalog import CatalogResult, CatalogServer
 from bot.domain.conversations import HTTP, Author, ConversationKey, Member
 from bot.domain.flows import Words
@@ -40,6 +41,7 @@ from bot.ports import (
     ServerAdmin,
     ServerStore,
     SignIns,
+    TokenStore,
     UsageStore,
 )
 
@@ -207,6 +209,7 @@ class AdminStores:
     locales: LocaleStore
     archive: ReportingStore
     sessions: BrowserSessionStore
+    tokens: TokenStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,13 +230,14 @@ class OperatorTerms:
 class RunningProcess:
     """State of this process. `recent_turns` returns the last turns of a conversation, oldest first
     (`EngineApi.recent_turns`). `health` never raises. `counters` returns those of servers by slug. `usage_limits`
-    returns the usage limits of a member and their current use.
+    returns the usage limits of a member and their current use. `verify_audit` compares the latest rows of the audit.
     """
 
     recent_turns: Callable[[ConversationKey, int], Awaitable[Sequence[TurnView]]]
     health: Callable[[], Awaitable[Health]]
     counters: Callable[[Collection[str]], ProcessCounters]
     usage_limits: Callable[[UsageOwner], Awaitable[Sequence[LimitStatus]]]
+    verify_audit: Callable[[], Awaitable[AuditReport]]
 
 
 @dataclass(frozen=True, slots=True)

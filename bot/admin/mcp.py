@@ -15,6 +15,7 @@ from bot.admin.servers.checks import ServerChecks
 from bot.admin.servers.control import ServerControl, ServerService
 from bot.admin.servers.directory import ServerDirectory
 from bot.admin.servers.editor import ServerAdd, ServerEdit
+from bot.admin.servers.imports import PastedImport, ServerImport
 from bot.admin.servers.listing import ServerListing
 from bot.admin.servers.manual_calls import ManualCalls, PromptCommands, ResourceCommands
 from bot.admin.servers.review import ServerReview
@@ -29,7 +30,7 @@ OFF = gettext_lazy("MCP is switched off (`MCP_ENABLED=false`), so there are no s
 
 TOPICS: Mapping[str, Sequence[str]] = {
     gettext_lazy("what there is"): ("list", "show", "tools", "tool", "resource", "prompt"),
-    gettext_lazy("add and change"): ("add", "catalog", "edit", "remove", "secret", "reload"),
+    gettext_lazy("add and change"): ("add", "import", "catalog", "edit", "remove", "secret", "reload"),
     gettext_lazy("on and off"): ("enable", "disable", "connect", "disconnect", "sync"),
     gettext_lazy("what may run"): ("policy", "grants", "review"),
     gettext_lazy("find out why"): ("verify", "doctor", "health", "stats"),
@@ -47,6 +48,7 @@ def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -
     validator = ServerValidator(dependencies, directory)
     service = ServerService(dependencies, directory)
     catalog = CatalogCommands(dependencies)
+    importing = ServerImport(dependencies, validator, service)
     return Command(
         "mcp",
         "MCP servers and their tools",
@@ -54,7 +56,8 @@ def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -
             *listing.handlers,
             *ResourceCommands(directory).handlers,
             *PromptCommands(directory).handlers,
-            *ServerAdd(dependencies, validator, service, catalog).handlers,
+            *ServerAdd(dependencies, validator, service, catalog, importing).handlers,
+            *PastedImport(dependencies, importing).handlers,
             *catalog.handlers,
             *ServerEdit(dependencies, directory, validator, service).handlers,
             *ServerControl(dependencies, directory, service, sign_in_steps).handlers,

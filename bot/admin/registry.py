@@ -16,6 +16,7 @@ from bot.admin.profiles.agents import AgentList, AskAgent
 from bot.admin.profiles.verbs import Profiles
 from bot.admin.servers.directory import ServerDirectory
 from bot.admin.text_format import did_you_mean, error_reply, sentences
+from bot.admin.tokens import TokenVerbs
 from bot.admin.usage import UsageVerbs
 from bot.domain.commands import (
     CompletionSource,
@@ -154,6 +155,7 @@ class CommandRegistry:
         rights = dependencies.rights
         ask, agents = AskAgent(dependencies).handlers, AgentList(dependencies, directory).handlers
         conversations, preferences = Conversations(dependencies), PreferenceVerbs(dependencies)
+        console = (*ConsoleVerbs(dependencies).handlers, *TokenVerbs(dependencies).handlers)
         commands = (
             mcp_command(dependencies, directory),
             Command("profile", "Profiles", profiles.handlers, rights, default="list"),
@@ -163,7 +165,7 @@ class CommandRegistry:
             Command("approvals", "Approvals", DelegationVerbs(dependencies).handlers, rights, default="delegations"),
             Command("usage", "Tokens and money", UsageVerbs(dependencies).handlers, rights, default="me"),
             Command("preferences", "Your language and time zone", preferences.handlers, rights, default="show"),
-            Command("console", "The console in a browser", ConsoleVerbs(dependencies).handlers, rights, default="open"),
+            Command("console", "The console in a browser", console, rights, default="open"),
         )
         self._commands: Mapping[str, Command] = {command.name: command for command in commands}
         self._completion = Completion(self._commands, directory, dependencies.administration, profiles.known_names)

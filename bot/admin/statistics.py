@@ -55,7 +55,7 @@ class CallLog(ServerVerbs):
         failed, since = request.arguments.has("failed"), request.arguments.get("since")
         server = (await self._directory.find(name, request.conversation)).name if name else ""
         is_at_home = request.conversation.platform == request.author.platform
-        is_everywhere = is_at_home and self._dependencies.rights.operates(request.member)
+        is_everywhere = is_at_home and self._dependencies.rights.administers_everywhere(request.member)
         query = CallQuery(
             EVERYWHERE if is_everywhere else request.conversation.workspace_key,
             server,
@@ -130,7 +130,8 @@ class ServerStatistics(ServerVerbs):
         now = self._dependencies.clock()
         given = request.arguments.since(now)
         since = now - DAY if given is None else given
-        home = EVERYWHERE if self._dependencies.rights.operates(request.member) else request.conversation.workspace_key
+        is_everywhere = self._dependencies.rights.administers_everywhere(request.member)
+        home = EVERYWHERE if is_everywhere else request.conversation.workspace_key
         activity = await self._dependencies.stores.archive.activity(since, home, server.id if server else "")
         since_text = {"time": format_moment(since), "zone": format_time_zone()}
         values = {"server": server_label(server.config) if server else "", **since_text}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 from bot.admin.command import CommandContext, CommandRejected, Verbs, option, verb
@@ -49,6 +50,7 @@ _GROUPINGS = {
     UsageGrouping.WORKSPACE: gettext_lazy("workspace"),
     UsageGrouping.MODEL: gettext_lazy("model"),
     UsageGrouping.KIND: gettext_lazy("kind"),
+    UsageGrouping.DAY: gettext_lazy("day"),
 }
 _UNCOUNTED = gettext_lazy("the provider did not report all of it, or the reply is incomplete")
 _PRICES = gettext_lazy("not counted as money. The operator sets prices in config/prices.toml")
@@ -60,7 +62,7 @@ class UsageVerbs(Verbs):
     @verb(
         "me",
         "tokens and money that your questions took, by model",
-        (_SINCE,),
+        (_SINCE, _BY),
         who=RequiredRole.EVERYONE,
         aliases=("mine",),
         reads=True,
@@ -69,7 +71,10 @@ class UsageVerbs(Verbs):
         query = UsageQuery(self._since(request), person=request.author.principal)
         spender = UsageOwner.of(request.author, request.conversation)
         return await self._reply(
-            _("Your usage"), query, UsageGrouping.MODEL, await self._dependencies.process.usage_limits(spender)
+            _("Your usage"),
+            query,
+            _grouping(request, UsageGrouping.MODEL),
+            await self._dependencies.process.usage_limits(spender),
         )
 
     @verb("channel", "usage of this channel, by user", (_SINCE, _BY), reads=True)
@@ -103,6 +108,8 @@ class UsageVerbs(Verbs):
 
     async def _reply(self, whose: str, query: UsageQuery, by: UsageGrouping, limits: Sequence[LimitStatus]) -> Reply:
         sums = await self._dependencies.stores.usage.totals_by(query, by)
+        if by is UsageGrouping.DAY:
+            sums = sorted(sums, key=itemgetter(0), reverse=True)
         questions = await self._dependencies.stores.usage.count_questions(query)
         overall = replace(total(spent for _name, spent in sums), questions=questions)
         now = self._dependencies.clock()
@@ -132,6 +139,7 @@ class UsageVerbs(Verbs):
                     "cost",
                 ),
                 rows,
+                bars=tuple(float(sum(spent.costs.values()) or spent.tokens) for _name, spent in sums[:ROWS]),
             ),
             (*limit_facts, *_facts(overall, len(sums) - ROWS)),
             data=data,

@@ -21,10 +21,11 @@ from datetime import UTC, datetime
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TextIO
 
+from bot.admin.tokens import check_token, parse_lifetime
 from bot.app.database import open_migrated_database, upgrade
 from bot.app.operator_files import read_operator_files
 from bot.app.secrets import UsableSecrets, check_operator_secrets, secret_box
-from bot.domain.api_clients import OPERATOR_NAME, ApiRole, ApiToken
+from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import FieldKind, Form, FormSubmission, Invocation, Reply, ReplyAction, reply_json
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
@@ -48,10 +49,7 @@ if TYPE_CHECKING:
 FAILED = 1
 _VERB = re.compile(r"(?<![\w.\]])/mcp (?=[a-z])")
 """`/mcp` before a verb, not as the path of an address."""
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _WORKSPACE = re.compile(r"[a-z][a-z-]*:[^\s:]+")
-_SPAN = re.compile(r"(\d{1,5})([hdw])")
-_SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
 async def rotate(settings: Settings) -> tuple[int, Sequence[str]]:
@@ -246,16 +244,8 @@ def _interruptible() -> Iterator[None]:
 
 async def create(settings: Settings, name: str, role: ApiRole, workspace: str, expires: str) -> int:
     """Create a token and print it. Return the exit code. Raises CountersignError."""
-    if not _NAME.fullmatch(name):
-        raise SettingsError(
-            f"{name!r:.100} cannot be the name of a token.",
-            "use 1 to 64 lower-case letters, digits, dots, dashes and underscores, such as ci or night-run",
-        )
-    if name == OPERATOR_NAME:
-        raise SettingsError(f"{OPERATOR_NAME!r} is reserved for ADMIN_API_TOKEN.", "take another name")
-    if workspace and not _WORKSPACE.fullmatch(workspace):
-        raise SettingsError(f"{workspace!r:.100} is no workspace.", "write platform:id, such as slack:T123")
-    lifetime = _lifetime(expires)
+    check_token(name, workspace)
+    lifetime = parse_lifetime(expires)
     async with _opened_tokens(settings) as tokens:
         record, token = await tokens.create(name, role, workspace, lifetime, _operator())
     until = f"until {_format_time(record.expires_at)}" if record.expires_at else "until it is revoked"
@@ -305,16 +295,6 @@ async def _opened_tokens(settings: Settings) -> AsyncIterator[SqlTokenStore]:
 
 def _operator() -> Author:
     return LocalUser(login_name()).author
-
-
-def _lifetime(text: str) -> float | None:
-    """Parse a lifetime into seconds; None for no expiry."""
-    if not text:
-        return None
-    span = _SPAN.fullmatch(text.strip().lower())
-    if span is None or int(span[1]) == 0:
-        raise SettingsError(f"--expires is {text!r:.40}, which is no time.", "write 12h, 90d or 52w")
-    return int(span[1]) * _SECONDS[span[2]]
 
 
 def _state(token: ApiToken) -> str:

@@ -160,6 +160,12 @@ async def head(settings: Settings) -> int:
     return 0
 
 
+async def latest_report(settings: Settings, database: Database) -> AuditReport:
+    """Verify the latest rows against their keys and the checkpoints of this machine. Reads a bounded number of them."""
+    trail = await _trail_of(database)
+    return await trail.verify(await asyncio.to_thread(_external_records, settings, (), None), quick=True)
+
+
 async def examine_audit(settings: Settings, database: Database) -> Check:
     """Check the latest rows, checkpoints and turns. Reads a bounded number of them."""
     trail = await _trail_of(database)

@@ -21,6 +21,7 @@ from typing import Any
 
 from bot.admin.dependencies import AdminStores, CommandDependencies, OperatorTerms, Rights, RunningProcess
 from bot.admin.registry import CommandRegistry
+from bot.app.audit import latest_report
 from bot.app.components import AppServices, Runtime
 from bot.app.config_reload import ConfigReloader
 from bot.app.database import open_checkpointed_database
@@ -233,6 +234,7 @@ async def open_services(
             stores.locales,
             stores.reporting,
             stores.sessions,
+            stores.tokens,
         ),
         operator=OperatorTerms(
             _catalog(settings, targets),
@@ -241,7 +243,13 @@ async def open_services(
             targets.templates,
             settings.mcp_servers_enabled,
         ),
-        process=RunningProcess(turn_log.recent_turns, health.check, counters.counters_of, limiter.statuses),
+        process=RunningProcess(
+            turn_log.recent_turns,
+            health.check,
+            counters.counters_of,
+            limiter.statuses,
+            partial(latest_report, settings, database),
+        ),
         links=links,
         console=console,
         sign_ins=sign_ins,

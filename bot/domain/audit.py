@@ -101,12 +101,17 @@ class AuditScope:
 class AuditQuery:
     """Filter of audit rows; all conditions have to match. `subject` is an id, `person` a principal, `kinds` are stored
     kinds. `since` (inclusive) and `until` (exclusive) are epoch seconds. `scope` is None for a reader of the whole
-    audit.
+    audit. `tool` is the server's own name for it, `outcome` the status of an ended call. `turn_id` and `step` name one
+    call.
     """
 
     subject: str = ""
     person: str = ""
     kinds: tuple[str, ...] = ()
+    tool: str = ""
+    outcome: str = ""
+    turn_id: str = ""
+    step: int | None = None
     since: float | None = None
     until: float | None = None
     scope: AuditScope | None = None

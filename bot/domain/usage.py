@@ -135,6 +135,8 @@ class UsageGrouping(StrEnum):
     WORKSPACE = "workspace"
     MODEL = "model"
     KIND = "kind"
+    DAY = "day"
+    """A day in UTC, as `2026-08-31`."""
 
 
 @dataclass(frozen=True, slots=True)

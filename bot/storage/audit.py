@@ -63,6 +63,7 @@ _is_of_subject = sa.and_(_has_subject, audit.c.subject == bindparam("subject", t
 _is_of_actor = audit.c.actor == bindparam("person", type_=StorableText)
 _is_since = audit.c.at >= bindparam("since", type_=sa.Double)
 _is_before = audit.c.at < bindparam("until", type_=sa.Double)
+_is_of_turn = audit.c.turn_id == bindparam("turn_id", type_=StorableText)
 _is_of_kinds = is_one_of(audit.c.kind, "kinds")
 _is_in_scope = sa.or_(
     has_prefix(audit.c.conversation, "home"),
@@ -186,7 +187,9 @@ def parse_facts(body: Any) -> dict[str, Any] | None:
 
 def _conditions(query: AuditQuery) -> tuple[list[sa.ColumnElement[bool]], dict[str, Any]]:
     scope = query.scope or AuditScope("")
-    return given(
+    facts = {"tool": query.tool, "status": query.outcome, "step": query.step}
+    conditions, values = given(
+        (bool(query.turn_id), _is_of_turn, {"turn_id": query.turn_id}),
         (bool(query.subject), _is_of_subject, {"subject": query.subject}),
         (bool(query.person), _is_of_actor, {"person": query.person}),
         (bool(query.kinds), _is_of_kinds, {"kinds": list(query.kinds)}),
@@ -198,6 +201,10 @@ def _conditions(query: AuditQuery) -> tuple[list[sa.ColumnElement[bool]], dict[s
             {**prefix_bounds("home", f"{scope.home}:"), "known": sorted(scope.subjects)},
         ),
     )
+    body = sa.cast(audit.c.body, sa.Text)
+    # As `_body` writes it: a quote inside of another text is escaped there, so that no text passes for a fact.
+    texts = (json.dumps({name: value})[1:-1] for name, value in facts.items() if value not in ("", None))
+    return [*conditions, *(body.contains(text, autoescape=True) for text in texts)], values
 
 
 # -------------------- calls

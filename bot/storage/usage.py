@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,6 +19,7 @@ from bot.domain.usage import PricedUsage, UsageGrouping, UsageQuery, UsageTotal,
 from bot.storage.database import Store, Upsert, now, report, transaction
 from bot.storage.tables import usage
 
+DAY = 86_400
 _IN_PROGRESS = 0
 """Step number of a request in progress; a turn's first step is 1."""
 _TOKENS = [field.name for field in fields(Usage)]
@@ -55,6 +57,8 @@ _COLUMNS = {
     UsageGrouping.WORKSPACE: usage.c.workspace,
     UsageGrouping.MODEL: usage.c.model,
     UsageGrouping.KIND: usage.c.kind,
+    # The number of the day. Both databases can round; not all of them have floor.
+    UsageGrouping.DAY: sa.cast(sa.func.round(usage.c.at / DAY - 0.5), sa.Integer),
 }
 _old = sa.select(usage.c.id).where(usage.c.at < now() - bindparam("seconds")).limit(bindparam("limit"))
 _delete_old = usage.delete().where(usage.c.id.in_(_old))
@@ -77,9 +81,9 @@ class SqlUsageStore(Store):
         column = _COLUMNS[by].label("name")
         statement = sa.select(column, *_SUMS).where(*_conditions(query)).group_by(column, usage.c.currency)
         questions = sa.select(column, _QUESTIONS).where(*_conditions(query)).group_by(column)
-        totals = {row.name: UsageTotal(questions=row.questions) for row in connection.execute(questions)}
+        totals = {_name(row.name): UsageTotal(questions=row.questions) for row in connection.execute(questions)}
         for row in connection.execute(statement):
-            totals[row.name] = totals.get(row.name, UsageTotal()).add(_total(row))
+            totals[_name(row.name)] = totals.get(_name(row.name), UsageTotal()).add(_total(row))
         return sorted(totals.items(), key=lambda item: (-sum(item[1].costs.values()), -item[1].tokens, item[0]))
 
     @report
@@ -125,6 +129,11 @@ def _row(claim: Claim, priced: PricedUsage) -> Mapping[str, Any]:
 def _conditions(query: UsageQuery) -> Sequence[sa.ColumnElement[bool]]:
     named = ((usage.c.principal, query.person), (usage.c.channel, query.channel), (usage.c.workspace, query.workspace))
     return (usage.c.at >= query.since, *(column == name for column, name in named if name))
+
+
+def _name(value: str | int) -> str:
+    """Return the name of a group; a number is that of a day."""
+    return datetime.fromtimestamp(value * DAY, UTC).date().isoformat() if isinstance(value, int) else value
 
 
 def _total(row: Any) -> UsageTotal:

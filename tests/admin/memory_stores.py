@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.browser_sessions import BrowserSession
@@ -388,6 +389,29 @@ class MemorySessions:
 
     async def end(self, session_id: str, by: Author) -> bool:
         return self.open.pop(session_id, None) is not None
+
+
+@dataclass
+class MemoryTokens:
+    """Tokens of the HTTP API."""
+
+    made: dict[str, ApiToken] = field(default_factory=dict)
+
+    async def create(
+        self, name: str, role: ApiRole, workspace: str, lifetime: float | None, by: Author
+    ) -> tuple[ApiToken, str]:
+        expires = None if lifetime is None else NOW + lifetime
+        self.made[name] = ApiToken(name, name, role, workspace, by.principal, NOW, expires)
+        return self.made[name], f"cs_{name}"
+
+    async def tokens(self) -> Sequence[ApiToken]:
+        return [*self.made.values()]
+
+    async def find_by_secret(self, token: str) -> ApiToken | None:
+        return self.made.get(token.removeprefix("cs_"))
+
+    async def revoke(self, name: str, by: Author) -> bool:
+        return self.made.pop(name, None) is not None
 
 
 @dataclass

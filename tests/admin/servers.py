@@ -18,6 +18,7 @@ from bot.admin.dependencies import (
 from bot.admin.registry import CommandRegistry
 from bot.domain.agents import AgentRef
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
+from bot.domain.audit import AuditHead, AuditReport
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.flows import Words
@@ -65,6 +66,7 @@ from tests.admin.memory_stores import (
     MemoryProfiles,
     MemoryServers,
     MemorySessions,
+    MemoryTokens,
     MemoryUsage,
 )
 from tests.fakes.parts import ANA, BEN, HALL
@@ -212,6 +214,7 @@ class CommandHarness:
     grants: MemoryGrants = field(default_factory=MemoryGrants)
     locales: MemoryLocales = field(default_factory=MemoryLocales)
     sessions: MemorySessions = field(default_factory=MemorySessions)
+    tokens: MemoryTokens = field(default_factory=MemoryTokens)
     usage: MemoryUsage = field(default_factory=MemoryUsage)
     named: dict[tuple[str, str], ApprovalPolicy] = field(default_factory=dict)
     """The operator's policies, by slug and tool."""
@@ -325,6 +328,7 @@ class CommandHarness:
                 self.locales,
                 self.archive,
                 self.sessions,
+                self.tokens,
             ),
             OperatorTerms(
                 self.catalog,
@@ -337,9 +341,13 @@ class CommandHarness:
                 self.current_health,
                 lambda servers: self.counted if "jira" in servers else ProcessCounters(),
                 self.usage.balances,
+                self.audit_report,
             ),
             clock=lambda: NOW,
         )
+
+    async def audit_report(self) -> AuditReport:
+        return AuditReport(AuditHead(), 0, True, None, None, (), 0, None, (), 0, ())
 
     @property
     def registry(self) -> CommandRegistry:

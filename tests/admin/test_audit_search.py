@@ -86,7 +86,7 @@ async def test_pages_and_the_download_ask_for_the_same_rows_again() -> None:
     words = ("mcp", "audit", "jira", "--person", "ben", "--kind", "requests")
     assert reply.page is not None
     assert (reply.page.number, reply.page.of, reply.page.words) == (2, 3, words)
-    assert [action.words for action in reply.actions] == [(*words, "--download")]
+    assert [action.words for action in reply.actions] == [(*words, "--download"), ("mcp", "audit", "--verify")]
 
 
 async def test_a_row_shows_time_event_person_place_and_the_beginning_of_fingerprints() -> None:

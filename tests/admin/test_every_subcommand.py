@@ -89,6 +89,7 @@ def _record(held: CommandHarness, name: str) -> ServerEnablement:
 CASES = [
     Case("mcp list", "jira", who=RequiredRole.EVERYONE),
     Case("mcp show jira", "MCP server `jira`", who=RequiredRole.EVERYONE),
+    Case("mcp tool jira create_issue", "create_issue", who=RequiredRole.EVERYONE),
     Case("mcp tools jira", "jira__create_issue", who=RequiredRole.EVERYONE),
     Case("mcp help", "what there is", who=RequiredRole.EVERYONE),
     Case(
@@ -167,6 +168,7 @@ CASES = [
     Case("mcp log jira", "jira.create_issue"),
     Case("mcp log jira --failed", "failed: Quota is used up."),
     Case("mcp stats jira", "Nothing has happened of `jira` since"),
+    Case("mcp import --digest 123", "What was pasted is not kept any more"),
     Case("mcp catalog n8n", "This server comes with this program"),
     Case("mcp health", "database answers"),
     Case("mcp audit jira", "server_added"),
@@ -243,6 +245,9 @@ CASES = [
     Case("console open", "There is no console here", who=RequiredRole.EVERYONE),
     Case("console sessions", "No session is open", who=RequiredRole.EVERYONE),
     Case("console end 1", "No open session has this id", who=RequiredRole.EVERYONE),
+    Case("console tokens", "There are no tokens"),
+    Case("console token create ci member", "Only the operator makes tokens"),
+    Case("console token revoke ci", "Only those who administer every workspace"),
     Case("console help", "/console sessions", who=RequiredRole.EVERYONE),
     Case("preferences show", "Your language and time zone", who=RequiredRole.EVERYONE),
     Case("preferences set --timezone Asia/Tokyo", "It counts from now on", who=RequiredRole.EVERYONE),

@@ -110,7 +110,7 @@ async def test_since_the_beginning_of_time_is_no_default(harness: CommandHarness
 async def test_options_without_a_verb_are_those_of_ones_own_usage(harness: CommandHarness) -> None:
     await harness.ask("usage --since 2h", GUEST)
     assert harness.usage.looks == [(UsageQuery(NOW - 2 * 3600, person="test:ben"), UsageGrouping.MODEL)]
-    refused = await harness.ask("usage --by person", GUEST)
+    refused = await harness.ask("usage --channel C1", GUEST)
     assert refused.failed
     assert "/usage me [--since TIME]" in refused.text
 

@@ -64,6 +64,7 @@ Some of them are marked, because chats show them, too.
 """
 
 NO_TEXTS: dict[str, frozenset[str]] = {
+    "bot/admin/servers/imports.py": frozenset({"mcp import"}),
     "bot/domain/base64_text.py": frozenset({"[base64 left out: {}, {} bytes]"}),
     "bot/admin/command.py": frozenset({"/{} help {}", "[--OPTION VALUE…]"}),
     "bot/domain/conversations.py": frozenset({"not a conversation key: {}"}),

@@ -136,6 +136,7 @@ BEFORE = (
 )
 MIDDLE = (
     for_all("/mcp show ticket-desk", "MCP server ticket-desk", "12 (12 may read or write: unknown)", "connected"),
+    for_all("/mcp tool ticket-desk look_10", "Tool look_10"),
     for_all("/mcp tools ticket-desk", "Tools · 12", "ticket-desk__look_10", "▶ /mcp tools ticket-desk --page 2"),
     for_all("/mcp tools ticket-desk --page 2", "ticket-desk__look_12", "◀ /mcp tools ticket-desk --page 1"),
     for_all("/mcp help", "what there is", "list, show, tools"),
@@ -188,6 +189,7 @@ MIDDLE = (
     typed_line("/mcp run ticket-desk lok_01", "has no tool of that name. Did you mean look_01?"),
     typed_line("/mcp log ticket-desk", "Calls · 1", "ticket-desk.look_01", "owner"),
     typed_line("/mcp stats ticket-desk", "Calls of ticket-desk · 1", "100 %"),
+    typed_line("/mcp import --digest 123", "What was pasted is not kept any more"),
     typed_line("/mcp catalog n8n", "This server comes with this program", "https://{host}/mcp-server/http"),
     typed_line("/mcp health", "Countersign is ready", "answers"),
     typed_line("/mcp policy list ticket-desk", "Policies · 16", "(all its tools)", "ask, just now by console:owner"),
@@ -268,6 +270,9 @@ MIDDLE = (
     for_all("/console open", "There is no console here"),
     for_all("/console sessions", "No session is open"),
     for_all("/console end 1", "No open session has this id"),
+    typed_line("/console tokens", "There are no tokens"),
+    typed_line("/console token create Nightly! member", "cannot be the name of a token"),
+    typed_line("/console token revoke nightly --confirm nightly", "There is no such token"),
     for_all("/console help", "/console sessions"),
     for_all("/preferences show", "In a terminal, LC_ALL or LANG and TZ say your language and time zone."),
     for_all("/preferences set", "In a terminal, LC_ALL or LANG and TZ say"),

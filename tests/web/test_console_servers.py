@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,31 @@ async def test_the_arguments_of_a_tool_are_shown_with_its_schema(browser: Browse
     await browser.open(browser.link("fake__look"))
     for shown in ("Tool look of fake", "Explain the policy", "schema.json"):
         assert shown in browser.text
+
+
+async def test_pasted_json_is_shown_before_it_is_saved(browser: Browser, jira: FakeEndpoint, api: Api) -> None:
+    await browser.open("/console/servers")
+    await browser.send("Paste JSON")
+    board = {"url": jira.url, "headers": {"Authorization": SECRET}}
+    pasted = json.dumps({"mcpServers": {"board": board, "x": {}}})
+    await browser.send("Preview", f_hidden=pasted)
+    assert "1 server of 2 can be added. Nothing was added yet." in browser.text
+    assert SECRET not in browser.page.text
+    assert await api.runtime.services.stores.servers.records() == []
+    await browser.send("Add 1 server")
+    assert "1 server is added." in browser.text
+    [record] = await api.runtime.services.stores.servers.records()
+    assert record.config.name == "board"
+    await browser.open("/console/run/mcp?w=import")
+    await browser.send("Digest", a_digest="0123456789ab")
+    assert "Paste it again." in browser.text
+
+
+async def test_programs_are_not_allowed_from_a_page(browser: Browser) -> None:
+    await browser.open("/console/run/mcp?w=import")
+    await browser.send("Run")
+    await browser.send("Preview", f_hidden='{"mcpServers": {"x": {"command": "rm", "args": ["-rf"]}}}')
+    assert "0 servers of 1 can be added." in browser.text
+    await browser.open("/console/run/mcp?w=add")
+    await browser.send("Run", a_name="x", a_file="/etc/passwd")
+    assert "Only the operator may import a file" in browser.text

@@ -366,6 +366,7 @@ class ServerAdd(Verbs):
         validator: ServerValidator,
         service: ServerService,
         catalog: CatalogCommands,
+        importing: ServerImport,
     ) -> None:
         self._catalog = catalog
         self._rights = dependencies.rights
@@ -375,7 +376,7 @@ class ServerAdd(Verbs):
         self._validator = validator
         self._service = service
         self._consent_to_program = ProgramConsent(dependencies)
-        self._import = ServerImport(dependencies, validator, service)
+        self._import = importing
 
     @verb(
         "add",

@@ -16,12 +16,25 @@ import itertools
 import json
 import re
 import tomllib
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bot.admin.command import Answers, Arguments, CommandContext, CommandRejected, option
+from bot.admin.command import (
+    SECRET_FIELD,
+    Answers,
+    Arguments,
+    CommandContext,
+    CommandRejected,
+    SubmissionContext,
+    VerbContext,
+    Verbs,
+    form_of,
+    option,
+    verb,
+)
 from bot.admin.dependencies import CommandDependencies
 from bot.admin.servers.checks import ServerChange
 from bot.admin.servers.control import InvalidServer, ServerService
@@ -38,9 +51,21 @@ from bot.admin.servers.secrets import enter_secret, missing_slots
 from bot.admin.servers.token_detection import looks_like_token
 from bot.admin.servers.validation import ServerValidator
 from bot.admin.text_format import parse_policy, sentences
+from bot.domain.approvals import ApprovalPolicy
 from bot.domain.catalog import bare_package, fetched_package
 from bot.domain.characters import spell_hidden
-from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Table
+from bot.domain.commands import (
+    ActionStyle,
+    Field,
+    FieldKind,
+    Form,
+    Parameter,
+    ParameterKind,
+    Reply,
+    ReplyAction,
+    Table,
+)
+from bot.domain.conversations import Author
 from bot.domain.secrets import is_plain_header, is_plain_variable
 from bot.domain.server_files import NOT_TAKEN, ServerEntry, find_sections, plain_json, unknown_keys_text
 from bot.domain.server_settings import SETTINGS, field_text
@@ -69,6 +94,10 @@ IMPORTING = (
     Parameter("yes", "add them without a question", ParameterKind.FLAG),
     option("digest", "of what was shown"),
 )
+_PASTED_HINT = gettext_lazy('such as {"mcpServers": {"jira": {"url": "https://jira.example/mcp"}}}')
+_FORM = "mcp import"
+_MOST_PASTED = 16
+"""Pasted texts that are kept until they are added: in memory, because they may hold secrets."""
 _LARGEST = 1024 * 1024
 _DIGEST_LENGTH = 12
 _LONGEST_PREVIEW = 30_000
@@ -419,9 +448,9 @@ class ServerImport:
             )
         servers = _chosen(parse_import_file(text, _answers(arguments)), arguments)
         for server in servers:
-            await self._draft(server, request)
+            await self.draft(server, request, everywhere=not arguments.has("here"))
         ready = [server for server in servers if server.draft is not None]
-        programs = sorted({server.program for server in ready if not self._allows(server.program)})
+        programs = sorted({server.program for server in ready if not self.allows(server.program)})
         if arguments.has("yes") and programs and not arguments.has("allow"):
             raise CommandRejected(
                 _(
@@ -433,12 +462,14 @@ class ServerImport:
             return self._preview(servers, programs, digest, request)
         for program in programs:
             await self._administration.allow_program(program)
-        return self._add(servers, request)
+        policy = parse_policy(arguments.get("policy"))
+        return self.add(servers, request.author, policy, verify=not arguments.has("no-verify"))
 
-    def _allows(self, program: str) -> bool:
+    def allows(self, program: str) -> bool:
+        """Return True if a program may run on this machine; empty is none."""
         return not program or self._administration.allows_program(program)
 
-    async def _draft(self, server: ImportedServer, request: CommandContext) -> None:
+    async def draft(self, server: ImportedServer, request: VerbContext, *, everywhere: bool) -> None:
         """Set the draft of a server, or its problem."""
         if server.problem:
             return
@@ -448,7 +479,7 @@ class ServerImport:
                 request.member,
                 request.conversation,
                 server.slug,
-                not request.arguments.has("here"),
+                everywhere,
                 server.argv,
                 server.hidden,
                 server.values,
@@ -456,7 +487,7 @@ class ServerImport:
             )
         )
         match draft.record.config.transport:
-            case StdioTransport(command=program, launch=None) if not self._allows(program):
+            case StdioTransport(command=program, launch=None) if not self.allows(program):
                 draft.errors.pop("command", "")  # The operator has not allowed it yet, but may.
         if draft.errors:
             server.problem = sentences(*(f"{server.seen(name)}: {error}" for name, error in draft.errors.items()))
@@ -506,8 +537,10 @@ class ServerImport:
             actions=(add,),
         )
 
-    async def _add(self, servers: Sequence[ImportedServer], request: CommandContext) -> AsyncIterator[Reply]:
-        policy = parse_policy(request.arguments.get("policy"))
+    async def add(
+        self, servers: Sequence[ImportedServer], by: Author, policy: ApprovalPolicy | None, *, verify: bool
+    ) -> AsyncIterator[Reply]:
+        """Add the servers that can be added, and tell of each as it is checked."""
         rows: list[tuple[str, str]] = []
         added = 0
         incomplete: list[ServerRecord] = []
@@ -515,7 +548,7 @@ class ServerImport:
             if server.draft is None:
                 rows.append((server.name, _("not added: {problem}", problem=server.problem)))
                 continue
-            outcome = await self._service.add(server.draft, policy, request.author)
+            outcome = await self._service.add(server.draft, policy, by)
             if isinstance(outcome, InvalidServer):
                 rows.append((server.name, _("not added: {problem}", problem=sentences(*outcome.errors.values()))))
                 continue
@@ -527,7 +560,7 @@ class ServerImport:
                 result = _("added, and waits for {secrets}", secrets=", ".join(missing_slots(record)))
             elif record.enablement is ServerEnablement.DISABLED:
                 result = _("added, disabled")
-            elif not request.arguments.has("no-verify"):
+            elif verify:
                 async for reply in self._validator.reply_with_checks(record, ServerChange.IMPORTED, verify=True):
                     yield Reply(reply.text)
                     result = reply.text
@@ -539,6 +572,64 @@ class ServerImport:
             failed=not added,
             actions=(*actions, ReplyAction(_("List them"), ("mcp", "list"))),
         )
+
+
+class PastedImport(Verbs):
+    """Verb of `/mcp import`: servers from pasted JSON, shown before they are saved."""
+
+    def __init__(self, dependencies: CommandDependencies, importing: ServerImport) -> None:
+        super().__init__(dependencies)
+        self._importing = importing
+        self._pasted: deque[tuple[str, str, str]] = deque(maxlen=_MOST_PASTED)
+
+    @verb("import", "servers from the JSON of another program", (option("digest", "of what was shown"),))
+    async def _import(self, request: CommandContext) -> Form | Answers:
+        digest = request.arguments.get("digest")
+        if not digest:
+            field = Field(SECRET_FIELD, _("JSON"), FieldKind.LINES, _PASTED_HINT, required=True, longest=100_000)
+            return Form(
+                id=_FORM,
+                title=_("Paste servers"),
+                fields=(field,),
+                submit=_("Preview"),
+                instead=_("/mcp add NAME URL"),
+            )
+        of_user = (request.author.principal, digest)
+        text = next((text for *owner, text in self._pasted if tuple(owner) == of_user), None)
+        if text is None:
+            raise CommandRejected(_("What was pasted is not kept any more. Nothing was added. Paste it again."))
+        return self._importing.add(await self._drafts(text, request), request.author, None, verify=True)
+
+    @form_of("import")
+    async def _preview(self, context: SubmissionContext) -> Reply:
+        text = context.fields.get(SECRET_FIELD, "")
+        servers = await self._drafts(text, context)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
+        self._pasted.append((context.author.principal, digest, text))
+        ready = sum(server.draft is not None for server in servers)
+        count = ngettext("{n} server", "{n} servers", ready)
+        add = ReplyAction(_("Add {servers}", servers=count), ("mcp", "import", "--digest", digest), ActionStyle.PRIMARY)
+        return Reply(
+            _("{servers} of {total} can be added. Nothing was added yet.", servers=count, total=len(servers)),
+            Table(("server", "add"), tuple(map(_row, servers))),
+            tuple(detail for server in servers for detail in _told(server)),
+            failed=not ready,
+            actions=(add,) if ready else (),
+        )
+
+    async def _drafts(self, text: str, context: VerbContext) -> list[ImportedServer]:
+        """Return the servers of a text with their drafts. Programs have to be allowed already."""
+        servers = parse_import_file(text, {})
+        everywhere = self._dependencies.rights.administers_everywhere(context.member)
+        for server in servers:
+            await self._importing.draft(server, context, everywhere=everywhere)
+            if server.draft is not None:
+                record, kept = server.draft.record, dict.fromkeys(server.draft.secrets, _("set"))
+                server.facts = consent_facts(record.config, record.secrets, kept)
+            if server.draft is not None and not self._importing.allows(server.program):
+                server.draft = None
+                server.problem = _("The operator allows its program first, at a terminal of the bot's machine.")
+        return servers
 
 
 def _read(name: str) -> str:

@@ -305,7 +305,11 @@ class ServerListing(Verbs):
 
     async def _list_reply(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
         administers = self._dependencies.rights.administers(request.member)
-        add = (ReplyAction(_("Add server"), ("mcp", "add"), ActionStyle.PRIMARY),) if administers else ()
+        adding = (
+            ReplyAction(_("Add server"), ("mcp", "add"), ActionStyle.PRIMARY),
+            ReplyAction(_("Paste JSON"), ("mcp", "import")),
+        )
+        add = adding if administers else ()
         if not servers:
             how = (
                 _("Try `/mcp add`, or put one in `{file}`.", file=self._dependencies.operator.file)

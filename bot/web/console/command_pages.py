@@ -21,7 +21,6 @@ from bot.admin.command import Arguments, CommandRejected, parse_arguments
 from bot.chat.actions import error_message
 from bot.chat.command_runner import REPLY_SECONDS
 from bot.chat.forms import COMMANDS as CARD_COMMANDS
-from bot.chat.forms import is_elicitation_form
 from bot.domain.commands import (
     CompletionSource,
     Field,
@@ -208,7 +207,8 @@ class CommandPages:
         fields, offered = self._fields(line, call.viewer.conversation)
         # Of a verb that reads, its subject stands above: then there is nothing to filter by.
         is_bare = verb.reads and bool(subject) and len(fields) == 1
-        first = len(verb.places) if len(fields) > _SHOWN_OPTIONS else len(fields)
+        few = _SHOWN_OPTIONS + 1 if verb.reads else len(verb.places)
+        first = few if len(fields) > _SHOWN_OPTIONS else len(fields)
         return {
             "title": str(entry.title) if entry else subject or f"{summary[:1].upper()}{summary[1:]}",
             "summary": summary,
@@ -328,7 +328,8 @@ class CommandPages:
     ) -> str:
         if isinstance(reply, Form):
             # A chat's button says what it can: "Continue", "Add and verify".
-            submit = str(reply.submit) if is_elicitation_form(reply.id) else _("Save")
+            saves = (_("Continue"), _("Add and verify"), _("Save and verify"))
+            submit = _("Save") if str(reply.submit) in saves else str(reply.submit)
             return call.render("form.html", form=reply, submit=submit, title=call.form.get("title"))
         rows = reply.table.rows if reply.table is not None else ()
         opens = reply.table.opens if reply.table is not None else ()

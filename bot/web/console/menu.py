@@ -87,6 +87,7 @@ SECTIONS = (
     MenuSection(
         gettext_lazy("You"),
         (
+            MenuEntry(gettext_lazy("Tokens"), "/tokens", ("console", "tokens")),
             MenuEntry(gettext_lazy("Preferences"), "/preferences", ("preferences", "show")),
             MenuEntry(gettext_lazy("Sessions"), "/sessions", ("console", "sessions")),
             MenuEntry(gettext_lazy("All commands"), COMMANDS_PATH),
@@ -100,7 +101,20 @@ _SECTIONS: Mapping[tuple[str, ...], tuple[PageSection, ...]] = {
         PageSection(gettext_lazy("Calls"), ("mcp", "log")),
         PageSection(gettext_lazy("Remove"), ("mcp", "remove")),
     ),
-    ("mcp", "policy", "list"): (PageSection(gettext_lazy("Explain"), ("mcp", "policy", "explain")),),
+    ("mcp", "policy", "list"): (
+        PageSection(gettext_lazy("Explain"), ("mcp", "policy", "explain")),
+        PageSection(gettext_lazy("Set a rule"), ("mcp", "policy", "set")),
+    ),
+    ("mcp", "health"): (PageSection(gettext_lazy("Doctor"), ("mcp", "doctor")),),
+    ("usage", "me"): (
+        PageSection(gettext_lazy("Your days"), ("usage", "me", "--by", "day")),
+        PageSection(gettext_lazy("Days of this workspace"), ("usage", "workspace", "--by", "day")),
+        PageSection(gettext_lazy("Persons"), ("usage", "workspace", "--by", "person")),
+        PageSection(gettext_lazy("Models"), ("usage", "workspace", "--by", "model")),
+        PageSection(gettext_lazy("All workspaces"), ("usage", "all", "--by", "day")),
+        PageSection(gettext_lazy("Servers"), ("mcp", "stats")),
+    ),
+    ("console", "tokens"): (PageSection(gettext_lazy("Make a token"), ("console", "token", "create")),),
 }
 """Verbs below the one of a page."""
 BUTTONS: Mapping[str, str] = {

@@ -75,3 +75,14 @@
     if (event.target.id === "changes" && !document.activeElement?.closest("[data-call]")) location.reload();
   });
 })();
+// A choice in a table is saved at once. Its button is for pages without scripts.
+document.addEventListener("change", async (event) => {
+  const form = event.target.closest("form.settings");
+  if (!form) return;
+  const at = [...document.querySelectorAll("form.settings")].indexOf(form), label = event.target.getAttribute("aria-label");
+  const response = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+  const fresh = new DOMParser().parseFromString(await response.text(), "text/html").querySelectorAll("form.settings")[at];
+  if (!response.ok || !fresh) return form.requestSubmit();
+  form.replaceWith(fresh);
+  [...fresh.querySelectorAll("select")].find((choice) => choice.getAttribute("aria-label") === label)?.focus();
+});
