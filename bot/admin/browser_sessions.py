@@ -12,6 +12,8 @@ from bot.domain.conversations import ConversationKey, Member
 from bot.domain.secrets import LINK_SECONDS
 from bot.i18n import _, gettext_lazy
 
+SESSION_COOKIE = "countersign-session"
+"""End of the name of the cookie of a session."""
 CONSOLE_PATH = "/console"
 """Path of the console's first page."""
 ENTER_PATH = f"{CONSOLE_PATH}/enter/"

@@ -21,12 +21,13 @@ from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from importlib.resources import files
 from typing import Any, Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from bot.admin.browser_sessions import CONSOLE_PATH, SESSION_COOKIE
 from bot.admin.servers.secrets import (
     PATH,
     AccessCheckFailed,
@@ -302,6 +303,10 @@ def sign_in_routes(callback: OAuthCallback, address: str, *, attempts: LoginThro
             title, text = _("This does not work now"), _("The bot cannot reach its own database, so nothing was kept.")
             return text_page(503, title, text, _ASK_FOR_SIGN_IN, _RETRY)
         wait = count_failure(throttle, request) if outcome is None else 0.0
+        has_session = any(name.endswith(SESSION_COOKIE) for name in request.cookies)
+        if isinstance(outcome, SignInCompleted) and has_session:
+            path = f"{urlsplit(address).path.rstrip('/')}{CONSOLE_PATH}/servers/{outcome.server}"
+            return RedirectResponse(path, 303, HEADERS)
         return sign_in_page(outcome, wait)
 
     async def document(request: Request) -> Response:

@@ -315,3 +315,10 @@ async def test_a_database_that_is_away_is_said_without_saying_where_it_is() -> N
     assert page.status_code == 503
     assert "db.internal" not in page.text
     assert "cannot reach its own database" in text_of(page)
+
+
+async def test_a_browser_with_a_session_of_the_console_comes_back_to_the_page_of_the_server(desk: Desk) -> None:
+    back = await desk.agree(await desk.begin())
+    page = await desk.client.get(back, headers={"Cookie": "countersign-session=any"})
+    assert page.status_code == 303
+    assert page.headers["location"] == "/console/servers/guarded"

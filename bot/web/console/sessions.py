@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bot.admin.browser_sessions import SESSION_COOKIE
 from bot.admin.dependencies import MEMBER_SECONDS
 from bot.domain.api_clients import OPERATOR_PRINCIPAL
 from bot.domain.browser_sessions import BrowserSession, rights_digest
@@ -30,7 +31,7 @@ from bot.i18n import _
 from bot.web.console.dependencies import ConsoleDependencies
 from bot.web.problems import Problem
 
-_SESSION, _VISITOR, _ZONE = "countersign-session", "countersign-visitor", "countersign-zone"
+_SESSION, _VISITOR, _ZONE = SESSION_COOKIE, "countersign-visitor", "countersign-zone"
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
 _OTHER_SITES = ("cross-site", "same-site")
 
