@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from bot.app import web
 from bot.app.database import use_database
 from bot.app.models import is_demo, select_model
 from bot.app.operator_files import read_operator_files
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from bot.engine.engine import Engine
     from bot.platforms.console.interactive import InteractiveChat
     from bot.ports import Commands, ConversationSummary, ReportingStore
+    from bot.web.surface import ApiSurface
 
     Terminal = HeadlessChat | InteractiveChat
 
@@ -87,6 +89,18 @@ async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog 
     with use_locale(locale), use_database(settings, "countersign chat") as use:
         log_to_file(settings.log_level, session.folder / "countersign.log")
         return await session.run(use, watch_log)
+
+
+async def _serve_console(settings: Settings, runtime: Runtime, terminal: Terminal, api: ApiSurface) -> None:
+    """Serve the console to this machine until cancelled, unless its port is in use."""
+    web.attach_surface(api, settings, runtime)
+    dependencies = web.build_web_dependencies(settings, runtime, api)
+    pages = web.console_pages(settings, dependencies, runtime, [terminal.surface, api])
+    async with web.serve_if_free(web.serve_web(settings, pages=pages)) as port:
+        if port is not None:
+            address = f"http://127.0.0.1:{port}/console/"
+            terminal.surface.announce(_("The console is at {address}: `/console` opens it as you.", address=address))
+        await asyncio.Event().wait()
 
 
 class _Session:
@@ -156,11 +170,12 @@ class _Session:
                 await asyncio.to_thread(importlib.import_module, name)
             from bot.app.runtime import open_runtime  # noqa: PLC0415 - loaded now
 
+            api = await web.open_surface() if settings.console and not self.person.is_script else None
             async with open_runtime(
                 settings,
                 self.files,
                 self.choice,
-                [terminal.surface],
+                [terminal.surface] if api is None else [terminal.surface, api],
                 use=self.use,
                 operator=operator,
                 # The tools of a run that ends at once are the stored ones, because it would not see newer ones.
@@ -169,10 +184,8 @@ class _Session:
                 notify=terminal.surface.announce,
             ) as runtime:
                 await self._publish(runtime, terminal)
-                tasks = [asyncio.create_task(self._watch_writes(runtime, terminal), name="disk")]
+                tasks = self._start_tasks(runtime, terminal, api)
                 tasks[0].add_done_callback(lambda _: leaving.set())
-                if not self.person.is_script:
-                    tasks.append(asyncio.create_task(self._greet(runtime), name="welcome"))
                 try:
                     await runtime.run_until(leaving)
                     if tasks[0].done():
@@ -192,6 +205,16 @@ class _Session:
         finally:
             for future in futures:
                 future.cancel()
+
+    def _start_tasks(self, runtime: Runtime, terminal: Terminal, api: ApiSurface | None) -> list[asyncio.Task[None]]:
+        """Start what runs beside the chat. The first task ends if the database takes no writes."""
+        tasks = [asyncio.create_task(self._watch_writes(runtime, terminal), name="disk")]
+        if not self.person.is_script:
+            tasks.append(asyncio.create_task(self._greet(runtime), name="welcome"))
+        if api is not None:
+            serving = _serve_console(self.settings, runtime, terminal, api)
+            tasks.append(asyncio.create_task(serving, name="console"))
+        return tasks
 
     async def _publish(self, runtime: Runtime, terminal: Terminal) -> None:
         from bot.chat.approval_inbox import PendingCallReader  # noqa: PLC0415 - loaded with the runtime

@@ -52,6 +52,8 @@ async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
         "web": web.is_configured(settings),
     }
     components = only or frozenset({"worker", *(name for name, is_set in configured.items() if is_set)})
+    if settings.console and not only:
+        components |= {"web"}
     _check(components, settings)
     log_to_stderr(settings.log_level, settings.log_format)
     choice = select_model(settings)
@@ -63,7 +65,7 @@ async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
     locale = Locale(settings.language, settings.time_zone)
     with use_database(settings, "countersign run", as_bot=True) as use, use_locale(locale):
         async with open_program(settings, files, choice, components, use, on_listener_end=stopped.set) as runtime:
-            if components == {"worker"} and not only:
+            if not (only or any(configured.values())):
                 log.info(
                     "neither Slack, Discord nor the web is set up, so nobody reaches this bot: "
                     "`%s` connects one, `%s` talks in this terminal",
@@ -126,9 +128,9 @@ async def open_program(
                 )
             if platforms.slack is not None and not components.isdisjoint({"slack", "web"}):
                 pages += slack.install_pages(platforms.slack, runtime, settings)
-            await stack.enter_async_context(
-                web.serve_web(settings, hooks=hooks, dependencies=dependencies, pages=pages)
-            )
+            serving = web.serve_web(settings, hooks=hooks, dependencies=dependencies, pages=pages)
+            is_wanted = hooks or web.is_configured(settings)
+            await stack.enter_async_context(serving if is_wanted else web.serve_if_free(serving))
         for name, listener in listeners.items():
             await stack.enter_async_context(_listening(name, listener, runtime, on_listener_end))
         yield runtime

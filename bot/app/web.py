@@ -12,7 +12,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -149,6 +149,18 @@ async def serve_web(
         log.info("listening for requests at %s, port %d", settings.web_host, port)
         if dependencies is not None and settings.console:
             log.info("the console is at %s/console/", (settings.public_url or f"http://127.0.0.1:{port}").rstrip("/"))
+        yield port
+
+
+@asynccontextmanager
+async def serve_if_free(serving: AbstractAsyncContextManager[int]) -> AsyncIterator[int | None]:
+    """Serve while the block runs, and yield the port; None if the address is in use, since nobody has chosen it."""
+    async with AsyncExitStack() as stack:
+        port = None
+        try:
+            port = await stack.enter_async_context(serving)
+        except SettingsError as error:
+            log.warning("there is no console: %s", error)
         yield port
 
 

@@ -34,7 +34,7 @@ def bare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def environment(folder: Path, **variables: str) -> dict[str, str]:
     """Return the environment of a child process."""
     outside = {"PATH": os.environ["PATH"], "SSL_CERT_FILE": AUTHORITY}
-    return {**outside, "HOME": str(folder), "PYTHONPATH": str(PROJECT), **variables}
+    return {**outside, "HOME": str(folder), "PYTHONPATH": str(PROJECT), "CONSOLE": "false", **variables}
 
 
 def program(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:

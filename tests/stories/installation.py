@@ -71,6 +71,8 @@ class Installation:
             "LANG": "C.UTF-8",
             "PYTHONPATH": str(PROJECT),
             **(_settings(model) if model else {"BOT_MODEL": "demo"}),
+            # Programs of several tests at once cannot share the usual port.
+            **({} if "PORT" in environment else {"CONSOLE": "false"}),
             **environment,
         }
         if "DATABASE_URL" not in environment:
