@@ -41,11 +41,11 @@ LONGEST_DOCUMENT = 10_000
 """Most rows of one reply. Longer results need `countersign audit export`."""
 _PERSON = option("person", "entries of this user: an id such as slack:U123", metavar="ID")
 _SINCE = option("since", gettext_lazy("from then on: {formats}", formats=MOMENT), metavar="TIME")
-_UNTIL = option("until", gettext_lazy("before then: {formats}", formats=MOMENT), metavar="TIME")
+_UNTIL = option("until", "before then", metavar="TIME")
 _TOOL = option("tool", "the server's own name for the tool", metavar="TOOL")
 _OUTCOME = option("outcome", "how a call ended", choices=("done", "failed", "denied", "unknown", "cancelled"))
 _CALL = option("call", "all rows of one call", metavar="TURN:N", opaque=True)
-_VERIFY = Parameter("verify", "compare the latest rows with their keys and the last checkpoint", ParameterKind.FLAG)
+_VERIFY = Parameter("verify", "compare its latest rows with the checkpoints", ParameterKind.FLAG)
 _KIND = option("kind", "one kind of rows", choices=tuple(KINDS), metavar="KIND")
 _DOWNLOAD = Parameter("download", "all of it as a file (CSV)", ParameterKind.FLAG)
 _DIGEST = re.compile(r"[0-9a-f]{64}")

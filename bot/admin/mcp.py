@@ -29,7 +29,7 @@ OFF = gettext_lazy("MCP is switched off (`MCP_ENABLED=false`), so there are no s
 
 
 TOPICS: Mapping[str, Sequence[str]] = {
-    gettext_lazy("what there is"): ("list", "show", "tools", "tool", "resource", "prompt"),
+    gettext_lazy("what there is"): ("list", "show", "tools", "resource", "prompt"),
     gettext_lazy("add and change"): ("add", "import", "catalog", "edit", "remove", "secret", "reload"),
     gettext_lazy("on and off"): ("enable", "disable", "connect", "disconnect", "sync"),
     gettext_lazy("what may run"): ("policy", "grants", "review"),
@@ -57,7 +57,6 @@ def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -
             *ResourceCommands(directory).handlers,
             *PromptCommands(directory).handlers,
             *ServerAdd(dependencies, validator, service, catalog, importing).handlers,
-            *PastedImport(dependencies, importing).handlers,
             *catalog.handlers,
             *ServerEdit(dependencies, directory, validator, service).handlers,
             *ServerControl(dependencies, directory, service, sign_in_steps).handlers,
@@ -71,6 +70,7 @@ def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -
             *AuditSearch(dependencies, directory).handlers,
             *ServerStatistics(dependencies, directory, sign_in_steps).handlers,
             # On platforms with a limit on verbs, the last ones that stand alone move into a menu of their own.
+            *PastedImport(dependencies, importing).handlers,
             *ServerReview(dependencies, directory).handlers,
         ),
         dependencies.rights,

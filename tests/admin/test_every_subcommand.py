@@ -89,7 +89,7 @@ def _record(held: CommandHarness, name: str) -> ServerEnablement:
 CASES = [
     Case("mcp list", "jira", who=RequiredRole.EVERYONE),
     Case("mcp show jira", "MCP server `jira`", who=RequiredRole.EVERYONE),
-    Case("mcp tool jira create_issue", "create_issue", who=RequiredRole.EVERYONE),
+    Case("mcp tools jira create_issue", "create_issue", who=RequiredRole.EVERYONE),
     Case("mcp tools jira", "jira__create_issue", who=RequiredRole.EVERYONE),
     Case("mcp help", "what there is", who=RequiredRole.EVERYONE),
     Case(

@@ -148,7 +148,7 @@ async def test_tools_shows_risk_policy_and_one_line_of_each() -> None:
             ("notes__add", "writes", "asks", "Add a note."),
             ("notes__delete", "destructive", "blocked", ""),
         ),
-        tuple(("mcp", "tool", "notes", tool) for tool in ("list", "add", "delete")),
+        tuple(("mcp", "tools", "notes", tool) for tool in ("list", "add", "delete")),
         settings,
     )
 
@@ -186,7 +186,7 @@ async def test_help_lists_every_verb_a_person_may_say(held: CommandHarness, line
     assert len(reply.details) <= 10, "one screen"
     theirs = await held.ask(line, GUEST)
     assert [verbs for _, verbs in theirs.details] == [
-        "list, show, tools, tool, resource list|show|ask, prompt ask|list|show",
+        "list, show, tools, resource list|show|ask, prompt ask|list|show",
         "grants list|revoke",
         "help",
     ]
@@ -197,7 +197,7 @@ async def test_help_of_all_describes_every_verb_a_person_may_say(held: CommandHa
     assert listed[0] == "list [WORDS…]"
     assert len(listed) == len(held.registry.verbs["mcp"])
     theirs = await held.ask("mcp help all", GUEST)
-    theirs_alone = ["list", "show", "tools", "tool", *3 * ["resource"], *3 * ["prompt"], "grants", "grants", "help"]
+    theirs_alone = ["list", "show", "tools", *3 * ["resource"], *3 * ["prompt"], "grants", "grants", "help"]
     assert [usage.split()[1] for usage, _ in theirs.details] == theirs_alone
 
 

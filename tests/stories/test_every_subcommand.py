@@ -136,7 +136,7 @@ BEFORE = (
 )
 MIDDLE = (
     for_all("/mcp show ticket-desk", "MCP server ticket-desk", "12 (12 may read or write: unknown)", "connected"),
-    for_all("/mcp tool ticket-desk look_10", "Tool look_10"),
+    for_all("/mcp tools ticket-desk look_10", "Tool look_10"),
     for_all("/mcp tools ticket-desk", "Tools · 12", "ticket-desk__look_10", "▶ /mcp tools ticket-desk --page 2"),
     for_all("/mcp tools ticket-desk --page 2", "ticket-desk__look_12", "◀ /mcp tools ticket-desk --page 1"),
     for_all("/mcp help", "what there is", "list, show, tools"),

@@ -1,4 +1,4 @@
-"""`/mcp list`, `show`, `tools`, `tool`. Addresses and references are for admins."""
+"""`/mcp list`, `show`, `tools`. Addresses and references are for admins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from bot.admin.command import (
     A_SERVER,
     SERVER,
-    TOOL,
     Answers,
     Arguments,
     CommandContext,
@@ -43,6 +42,7 @@ from bot.admin.text_format import (
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import (
     ActionStyle,
+    CompletionSource,
     Parameter,
     Reply,
     ReplyAction,
@@ -250,19 +250,22 @@ class ServerListing(Verbs):
     @verb(
         "tools",
         "the tools, and which of them ask first",
-        (A_SERVER,),
+        (A_SERVER, Parameter("tool", "one tool with its arguments", completes=CompletionSource.TOOLS)),
         who=RequiredRole.EVERYONE,
+        aliases=("tool",),
         reads=True,
     )
     async def _tools(self, request: CommandContext) -> AsyncIterator[Reply]:
         """Yield a reply at once, and another one after servers without capabilities were synced."""
+        if request.arguments.get("tool"):
+            yield await self._tool_reply(request)
+            return
         servers = await self._requested_servers(request)
         yield self._tools_reply(request, servers)
         if await self._directory.connect(servers):
             yield self._tools_reply(request, await self._requested_servers(request))
 
-    @verb("tool", "one tool with its arguments", (SERVER, TOOL), who=RequiredRole.EVERYONE, reads=True)
-    async def _tool(self, request: CommandContext) -> Reply:
+    async def _tool_reply(self, request: CommandContext) -> Reply:
         server = await self._directory.find_synced(request.arguments.get("server"), request.conversation)
         tool = self._directory.find_tool(server, request.arguments.get("tool"))
         administers = self._dependencies.rights.administers(request.member)
@@ -525,7 +528,7 @@ class ServerListing(Verbs):
             (tool.name, risk(tool), self._tool_state(server, tool, waiting, request), _summary(tool))
             for server, tool in page
         )
-        opens = tuple(("mcp", "tool", server.name, tool.original_name) for server, tool in page)
+        opens = tuple(("mcp", "tools", server.name, tool.original_name) for server, tool in page)
         settings = tuple(
             self._policy_choice(server, tool, request)
             for server, tool in page
