@@ -206,8 +206,14 @@ class SqliteDatabase(Database):
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:
-            await _interrupt(driver, task)
-            consume_exception(task)
+            # Also if the caller is cancelled once more: the connection must not go back to the pool in use.
+            interrupting = asyncio.ensure_future(_interrupt(driver, task))
+            while not interrupting.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.shield(interrupting)
+            task.add_done_callback(consume_exception)
+            if not task.done():
+                await connection.invalidate()
             raise
         finally:
             self._reads.pop(driver, None)

@@ -403,6 +403,16 @@ async def test_a_cancelled_report_ends_and_the_next_one_is_read(database: Sqlite
     assert await asyncio.wait_for(database.read(_one), 10) == 1
 
 
+async def test_a_report_that_is_cancelled_again_while_it_ends_breaks_no_later_one(database: SqliteDatabase) -> None:
+    for _ in range(5):
+        reading = await _begin_endless(database)
+        while not reading.done():
+            reading.cancel()
+            await asyncio.sleep(0)
+        assert reading.cancelled()
+        assert [await asyncio.wait_for(database.read(_one), 10) for _ in range(3)] == [1, 1, 1]
+
+
 async def test_a_report_that_takes_too_long_counts_as_unavailable(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

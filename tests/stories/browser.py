@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,10 +22,9 @@ expect.set_options(timeout=PATIENCE)
 
 
 def chromium() -> str:
-    """Return the path of Chromium. Without it, a developer's test is skipped and one of CI fails."""
+    """Return the path of Chromium, which `.ci/run` installs. Without it, the test is skipped."""
     path = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if path is None:
-        assert not os.environ.get("CI"), "CI installs Chromium"
         pytest.skip("needs Chromium")
     return path
 
