@@ -24,7 +24,7 @@ MARKUP = "<img src=x onerror=alert(1)>\u202e & [a](javascript:alert(1))"
 
 async def becomes(browser: Browser, text: str) -> None:
     """Open the page again until it has a text."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while text not in browser.text:
             await asyncio.sleep(0.05)
             await browser.open(browser.page.url.path)
@@ -202,7 +202,7 @@ async def test_a_user_of_a_chat_asks_here_in_the_workspace_of_the_chat(folder: P
         await browser.send("Message", message="Hello")
         key = own_of(browser.page.url.path)
         assert (key.platform, key.workspace_key, key.channel) == ("api", "test:w", BEN.principal)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (views := await bot.runtime.engine.recent_turns(key, 1))[0].turn.status.ended:
                 await asyncio.sleep(0.05)
         [view] = views

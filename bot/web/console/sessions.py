@@ -1,4 +1,4 @@
-"""Who looks at a page: sessions, their cookie, and the tokens of forms.
+"""Sessions of users in browsers, their cookie, and the tokens of forms.
 
 A session's cookie is a random id that sign-in makes anew each time. The token of a form is derived from the cookie, so
 that no other site can know it. Rights are looked up at every request. A session ends if its user is gone, if the API
