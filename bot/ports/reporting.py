@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bot.domain.agents import AgentRef
-from bot.domain.approvals import NO_REQUIREMENTS, ApprovalRequirements
+from bot.domain.approvals import NO_REQUIREMENTS, Approval, ApprovalRequirements
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.servers import EVERYWHERE
@@ -33,6 +33,19 @@ class PendingApproval:
     asked_at: float = 0.0
     agent: AgentRef | None = None
     waited: float = 0.0
+
+    @classmethod
+    def of(cls, turn: Turn, approval: Approval) -> PendingApproval:
+        """Return the call of an approval in a turn, without its time."""
+        return cls(
+            approval.id,
+            turn.conversation,
+            approval.requested_for,
+            approval.requirements,
+            approval.editors,
+            agent=turn.question.agent,
+            waited=approval.waited,
+        )
 
 
 @dataclass(frozen=True, slots=True)

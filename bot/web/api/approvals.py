@@ -206,15 +206,7 @@ class _Calls:
         if call is None or call[1].approval is None:
             raise _not_found()
         turn, approval = call[0], call[1].approval
-        pending = PendingApproval(
-            approval.id,
-            turn.conversation,
-            approval.requested_for,
-            approval.requirements,
-            approval.editors,
-            agent=turn.question.agent,
-            waited=approval.waited,
-        )
+        pending = PendingApproval.of(turn, approval)
         if not caller.covers_workspace(turn.conversation.workspace_key) or not (
             caller.may(ApiRole.APPROVER) or await self.listed(caller, Whose.ALL)(pending)
         ):

@@ -133,19 +133,6 @@ def _facts(turn: Turn, step: ToolStep, approval: Approval) -> list[tuple[str, st
     return list(texts.items())
 
 
-def pending_approval(turn: Turn, approval: Approval) -> PendingApproval:
-    """Return the facts of a call that decide who may approve it."""
-    return PendingApproval(
-        approval.id,
-        turn.conversation,
-        approval.requested_for,
-        approval.requirements,
-        approval.editors,
-        agent=turn.question.agent,
-        waited=approval.waited,
-    )
-
-
 class ApprovalPages:
     """The pages."""
 
@@ -270,7 +257,7 @@ class ApprovalPages:
             return False
         if approval.requested_for.principal == viewer.author.principal:
             return True
-        return await self._dependencies.may_approve(viewer.member)(pending_approval(turn, approval))
+        return await self._dependencies.may_approve(viewer.member)(PendingApproval.of(turn, approval))
 
     async def _view(self, turn: Turn, step: ToolStep, *, is_whole: bool = False) -> CallView | None:
         return call_view(turn, step, await read_if_readable(self._engine.view(turn.id)), is_whole=is_whole)

@@ -21,11 +21,11 @@ from bot.domain.tools import canonical_json
 from bot.domain.turns import Receipt, ToolStep, TurnView
 from bot.errors import NotFound
 from bot.i18n import _
-from bot.ports import ConversationSummary
+from bot.ports import ConversationSummary, PendingApproval
 from bot.rendering import timeline as lines
 from bot.rendering.elicitation_card import elicitation_card
 from bot.rendering.text_safety import single_line
-from bot.web.console.approval_pages import call_view, pending_approval
+from bot.web.console.approval_pages import call_view
 from bot.web.console.command_pages import TextFile
 from bot.web.console.dependencies import ConsoleDependencies
 from bot.web.console.menu import CONVERSATIONS_PATH
@@ -244,7 +244,7 @@ async def _entries(view: TurnView, viewer: Viewer, dependencies: ConsoleDependen
                     shown = call_view(view.turn, step, view)
                     if shown is not None and step.approval is not None:
                         yield Entry(
-                            "approval", more=(shown, await may_approve(pending_approval(view.turn, step.approval)))
+                            "approval", more=(shown, await may_approve(PendingApproval.of(view.turn, step.approval)))
                         )
             case lines.ElicitationEntry(_, step, elicitations):
                 for elicitation in elicitations:
