@@ -32,6 +32,7 @@ from bot.i18n import gettext_lazy
 from bot.ports import (
     BrowserSessionStore,
     GrantStore,
+    InstallationStore,
     LinkStore,
     LocaleStore,
     PinStore,
@@ -210,6 +211,7 @@ class AdminStores:
     archive: ReportingStore
     sessions: BrowserSessionStore
     tokens: TokenStore
+    installations: InstallationStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from bot.admin.command import Command
 from bot.admin.conversations import Conversations
 from bot.admin.delegations import DelegationVerbs
 from bot.admin.dependencies import Administration, CommandDependencies
+from bot.admin.installations import InstallationVerbs
 from bot.admin.mcp import mcp_command
 from bot.admin.preferences import PreferenceVerbs
 from bot.admin.profiles.agents import AgentList, AskAgent
@@ -155,7 +156,7 @@ class CommandRegistry:
         rights = dependencies.rights
         ask, agents = AskAgent(dependencies).handlers, AgentList(dependencies, directory).handlers
         conversations, preferences = Conversations(dependencies), PreferenceVerbs(dependencies)
-        console = (*ConsoleVerbs(dependencies).handlers, *TokenVerbs(dependencies).handlers)
+        console = (ConsoleVerbs(dependencies), TokenVerbs(dependencies), InstallationVerbs(dependencies))
         commands = (
             mcp_command(dependencies, directory),
             Command("profile", "Profiles", profiles.handlers, rights, default="list"),
@@ -165,7 +166,13 @@ class CommandRegistry:
             Command("approvals", "Approvals", DelegationVerbs(dependencies).handlers, rights, default="delegations"),
             Command("usage", "Tokens and money", UsageVerbs(dependencies).handlers, rights, default="me"),
             Command("preferences", "Your language and time zone", preferences.handlers, rights, default="show"),
-            Command("console", "The console in a browser", console, rights, default="open"),
+            Command(
+                "console",
+                "The console in a browser",
+                [each for verbs in console for each in verbs.handlers],
+                rights,
+                default="open",
+            ),
         )
         self._commands: Mapping[str, Command] = {command.name: command for command in commands}
         self._completion = Completion(self._commands, directory, dependencies.administration, profiles.known_names)

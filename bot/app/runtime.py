@@ -235,6 +235,7 @@ async def open_services(
             stores.reporting,
             stores.sessions,
             stores.tokens,
+            stores.installations,
         ),
         operator=OperatorTerms(
             _catalog(settings, targets),

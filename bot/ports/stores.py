@@ -285,9 +285,9 @@ class InstallationStore(Protocol):
         removed.
         """
 
-    async def remove(self, installation: Installation) -> bool:
-        """Delete the tokens of an installation whose app the platform reports as removed. Return False if the stored
-        version is another: the app was installed again, or removed already. Audited.
+    async def remove(self, installation: Installation, by: Author | None = None) -> bool:
+        """Delete the tokens of an installation, for a user or because the platform reports the app as removed. Return
+        False if the stored version is another: the app was installed again, or removed already. Audited.
         """
 
     async def use_state(self, state: str, seconds: float) -> bool:

@@ -12,6 +12,7 @@ from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.browser_sessions import BrowserSession
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import DELEGATION, Grant
+from bot.domain.installations import Installation
 from bot.domain.locales import Locale, UserLocale
 from bot.domain.pins import Pin, Pinned
 from bot.domain.policies import Rule
@@ -412,6 +413,32 @@ class MemoryTokens:
 
     async def revoke(self, name: str, by: Author) -> bool:
         return self.made.pop(name, None) is not None
+
+
+@dataclass
+class MemoryInstallations:
+    """The app in workspaces of Slack."""
+
+    entries: dict[str, Installation] = field(default_factory=dict)
+
+    async def versions(self, platform: str) -> Mapping[str, int]:
+        return {name: entry.version for name, entry in self.entries.items() if entry.platform == platform}
+
+    async def find(self, platform: str, workspace: str) -> Installation | None:
+        return self.entries.get(workspace)
+
+    async def save(self, installation: Installation, by: Author) -> Installation:
+        raise NotImplementedError
+
+    async def renew(self, installation: Installation) -> Installation | None:
+        raise NotImplementedError
+
+    async def remove(self, installation: Installation, by: Author | None = None) -> bool:
+        self.entries[installation.workspace] = replace(installation.without_tokens, removed_at=NOW)
+        return True
+
+    async def use_state(self, state: str, seconds: float) -> bool:
+        raise NotImplementedError
 
 
 @dataclass

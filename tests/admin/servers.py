@@ -60,6 +60,7 @@ from tests.admin.memory_stores import (
     NOW,
     MemoryArchive,
     MemoryGrants,
+    MemoryInstallations,
     MemoryLocales,
     MemoryPins,
     MemoryPolicies,
@@ -215,6 +216,7 @@ class CommandHarness:
     locales: MemoryLocales = field(default_factory=MemoryLocales)
     sessions: MemorySessions = field(default_factory=MemorySessions)
     tokens: MemoryTokens = field(default_factory=MemoryTokens)
+    installations: MemoryInstallations = field(default_factory=MemoryInstallations)
     usage: MemoryUsage = field(default_factory=MemoryUsage)
     named: dict[tuple[str, str], ApprovalPolicy] = field(default_factory=dict)
     """The operator's policies, by slug and tool."""
@@ -329,6 +331,7 @@ class CommandHarness:
                 self.archive,
                 self.sessions,
                 self.tokens,
+                self.installations,
             ),
             OperatorTerms(
                 self.catalog,

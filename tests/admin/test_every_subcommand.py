@@ -15,6 +15,7 @@ from bot.domain.audit import AuditEntry
 from bot.domain.commands import Invocation, Reply, RequiredRole
 from bot.domain.completions import Usage
 from bot.domain.conversations import Member
+from bot.domain.installations import Installation
 from bot.domain.profiles import Profile, binding_scopes
 from bot.domain.servers import ServerEnablement, ServerStatus
 from bot.domain.usage import UsageTotal
@@ -62,6 +63,7 @@ async def build_harness(way: Way | None = None) -> CommandHarness:
     ]
     held.archive.entries.append(AuditEntry(7, NOW, "server_added", "test:ana", {"name": "jira"}))
     held.usage.spent["anthropic:best"] = UsageTotal(1, Usage(1_000, 200), questions=1)
+    held.installations.entries["T1"] = Installation("slack", "T1", "Acme", installed_by="slack:U1", version=1)
     held.news = ConfigDiff(added=("sentry",))
     return held
 
@@ -248,6 +250,19 @@ CASES = [
     Case("console tokens", "There are no tokens"),
     Case("console token create ci member", "Only the operator makes tokens"),
     Case("console token revoke ci", "Only those who administer every workspace"),
+    Case("console installations", "Installations · 1", by=OPERATOR),
+    Case(
+        "console uninstall T1",
+        "its tokens are deleted",
+        lambda held: not held.installations.entries["T1"].removed_at,
+        by=OPERATOR,
+    ),
+    Case(
+        "console uninstall T1 --confirm T1",
+        "The tokens of `T1` are deleted",
+        lambda held: bool(held.installations.entries["T1"].removed_at),
+        by=OPERATOR,
+    ),
     Case("console help", "/console sessions", who=RequiredRole.EVERYONE),
     Case("preferences show", "Your language and time zone", who=RequiredRole.EVERYONE),
     Case("preferences set --timezone Asia/Tokyo", "It counts from now on", who=RequiredRole.EVERYONE),

@@ -117,9 +117,12 @@ async def test_installing_and_removing_is_audited_and_renewing_is_not(
     renewed = await store.renew(saved)
     assert renewed is not None
     await store.remove(renewed)
+    await store.remove(await store.save(ACME, ANA), ANA)
     assert await audit_entries(harness) == [
         ("installed app", ANA.principal, "slack:T0ACME"),
         ("uninstalled app", "countersign", "slack:T0ACME"),
+        ("installed app", ANA.principal, "slack:T0ACME"),
+        ("uninstalled app", ANA.principal, "slack:T0ACME"),
     ]
 
 

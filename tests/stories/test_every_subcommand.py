@@ -273,6 +273,8 @@ MIDDLE = (
     typed_line("/console tokens", "There are no tokens"),
     typed_line("/console token create Nightly! member", "cannot be the name of a token"),
     typed_line("/console token revoke nightly --confirm nightly", "There is no such token"),
+    typed_line("/console installations", "No workspace has installed the app"),
+    typed_line("/console uninstall T1 --confirm T1", "No workspace of this id has the app"),
     for_all("/console help", "/console sessions"),
     for_all("/preferences show", "In a terminal, LC_ALL or LANG and TZ say your language and time zone."),
     for_all("/preferences set", "In a terminal, LC_ALL or LANG and TZ say"),

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from bot.domain.api_clients import ApiRole
-from tests.fakes.parts import ScriptedModel, ask_for, call, say
+from bot.domain.installations import Installation
+from tests.fakes.parts import ANA, ScriptedModel, ask_for, call, say
 from tests.web.api_server import Api, opened_api, scripted_choice
 from tests.web.browser import Browser
 from tests.web.local_server import ON_THIS_MACHINE
 from tests.web.test_console_sign_in import sign_in
 
-ADMIN_PAGES = ("/audit", "/policies", "/profiles", "/tokens", "/health")
+ADMIN_PAGES = ("/audit", "/policies", "/profiles", "/tokens", "/installations", "/health")
 
 
 async def post(api: Api, text: str) -> None:
@@ -52,6 +53,31 @@ async def test_a_token_is_made_by_the_operator_shown_once_and_revoked_with_its_n
     await browser.send("Revoke nightly", a_typed="nightly")
     assert "is good for nothing any more" in browser.text
     assert (await other.open("/console/tokens")).url.path == "/console/sign-in"
+
+
+async def test_the_app_is_taken_from_a_workspace_by_its_admins_and_the_operator(browser: Browser, api: Api) -> None:
+    await browser.open("/console/installations")
+    assert "/slack/install" in browser.text
+    store = api.runtime.services.stores.installations
+    for workspace in ("T0ACME", "T0GLOBEX"):
+        await store.save(
+            Installation("slack", workspace, workspace.title(), token="xoxb-1", installed_by="slack:U1"), ANA
+        )
+    globex = await sign_in(api, await api.token("globex", ApiRole.ADMIN, "slack:T0GLOBEX"))
+    await globex.open("/console/installations")
+    assert "T0GLOBEX" in globex.text
+    assert "T0ACME" not in globex.text
+    await globex.send("Uninstall T0GLOBEX", a_typed="T0GLOBEX")
+    assert "The tokens of T0GLOBEX are deleted" in globex.text
+    await globex.open("/console/run/console?w=uninstall")
+    await globex.send("'uninstall'", a_workspace="T0ACME", a_confirm="T0ACME")
+    assert "No workspace of this id has the app." in globex.text
+    acme = await store.find("slack", "T0ACME")
+    assert acme is not None
+    assert acme.token
+    await browser.open("/console/installations")
+    assert "served" in browser.text
+    assert "removed" in browser.text
 
 
 async def test_the_audit_is_searched_by_tool_and_outcome_and_tells_the_story_of_a_call(

@@ -100,15 +100,16 @@ class SqlInstallationStore(Store):
         row = connection.execute(_find, params).first()
         return int(row.version) if row is not None and (changed or row.body == ciphertext) else None
 
-    async def remove(self, installation: Installation) -> bool:
+    async def remove(self, installation: Installation, by: Author | None = None) -> bool:
         """Delete the tokens of this version of an installation."""
-        return await self._remove(installation, await self._encrypt(installation.without_tokens))
+        actor = by.principal if by is not None else audit.NOBODY
+        return await self._remove(installation, await self._encrypt(installation.without_tokens), actor)
 
     @transaction
-    def _remove(self, connection: sa.Connection, installation: Installation, ciphertext: str) -> bool:
+    def _remove(self, connection: sa.Connection, installation: Installation, ciphertext: str, actor: str) -> bool:
         params = _params(installation)
         if connection.execute(_remove, {**params, "was": installation.version, "to": ciphertext}).rowcount:
-            _record(connection, "uninstalled app", installation, audit.NOBODY)
+            _record(connection, "uninstalled app", installation, actor)
             return True
         row = connection.execute(_find, params).first()
         return row is not None and bool(row.body == ciphertext)

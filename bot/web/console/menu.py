@@ -88,6 +88,7 @@ SECTIONS = (
         gettext_lazy("You"),
         (
             MenuEntry(gettext_lazy("Tokens"), "/tokens", ("console", "tokens")),
+            MenuEntry(gettext_lazy("Installations"), "/installations", ("console", "installations")),
             MenuEntry(gettext_lazy("Preferences"), "/preferences", ("preferences", "show")),
             MenuEntry(gettext_lazy("Sessions"), "/sessions", ("console", "sessions")),
             MenuEntry(gettext_lazy("All commands"), COMMANDS_PATH),
