@@ -80,9 +80,7 @@ def filled_field(field: Field, value: str, error: str) -> Field:
     return dataclasses.replace(field, label=str(field.label), hint=str(field.hint), value=value, error=str(error))
 
 
-SERVER = Parameter(
-    "server", "the server's name, id or title", required=True, completes=CompletionSource.SERVERS, metavar="NAME"
-)
+SERVER = Parameter("server", "its name, id or title", required=True, completes=CompletionSource.SERVERS, metavar="NAME")
 A_SERVER = Parameter("server", "one server alone", completes=CompletionSource.SERVERS, metavar="NAME")
 TOOL = Parameter("tool", "the server's own name for the tool", required=True, completes=CompletionSource.TOOLS)
 A_TOOL = Parameter(

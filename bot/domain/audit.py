@@ -42,6 +42,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         "disconnected server",
         "removed server",
         "pinned tools",
+        "refused tools",
         "signed in",
         "signed out",
         "sign-in ended",

@@ -17,7 +17,10 @@ from bot.domain.tools import Annotations, PartChange, Tool, ToolKind, canonical_
 from bot.i18n import _, format_list, ngettext
 
 Pinned = Mapping[str, str]
-"""Pinned definition (`Tool.definition`) by the server's own name for the tool."""
+"""Pinned definition (`Tool.definition`) by the server's own name for the tool, and REFUSED by a refused definition. A
+tool whose name is a refused definition is itself changed: a server can only harm its own tools.
+"""
+REFUSED = "refused"
 
 FIRST_SYNC = "countersign"
 """Author of the pins of a server's first sync: the bot itself."""
@@ -38,12 +41,19 @@ class ReviewPolicy(StrEnum):
 
 
 class ReviewStatus(StrEnum):
-    """Status of a tool against its pin. A flagged tool has no pin and has flags for an admin to review."""
+    """Status of a tool against its pin. A flagged tool has no pin and has flags for an admin to review. A refused
+    definition is not offered, and waits for no review.
+    """
 
     PINNED = "pinned"
     NEW = "new"
     CHANGED = "changed"
     FLAGGED = "flagged"
+    REFUSED = "refused"
+
+
+WAITING = (ReviewStatus.NEW, ReviewStatus.CHANGED, ReviewStatus.FLAGGED)
+"""Status of tools that wait for a review."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +73,13 @@ class Pin:
 def review_status(tool: Tool, pinned: Pinned) -> ReviewStatus:
     """Return the status of a tool against the pins of its server."""
     known = pinned.get(tool.original_name)
+    if known == tool.definition:
+        return ReviewStatus.PINNED
+    if pinned.get(tool.definition) == REFUSED:
+        return ReviewStatus.REFUSED
     if known is None:
         return ReviewStatus.FLAGGED if tool.flags else ReviewStatus.NEW
-    return ReviewStatus.PINNED if known == tool.definition else ReviewStatus.CHANGED
+    return ReviewStatus.CHANGED
 
 
 def first_pins(tools: Iterable[Tool]) -> dict[str, str]:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bot.domain.pins import ReviewStatus, first_pins, review_status
+from bot.domain.pins import WAITING, ReviewStatus, first_pins, review_status
 from bot.domain.servers import (
     EVERYWHERE,
     ConnectPolicy,
@@ -124,12 +124,22 @@ class ManagedServer:
 
     @property
     def unpinned(self) -> tuple[Tool, ...]:
-        """Tools, and instructions, with a definition that differs from the pin."""
+        """Tools, and instructions, that wait for a review."""
         if self.connection is not None:
             return self.connection.tracker.pinning.unpinned_tools
+        return self._synced_as(*WAITING)
+
+    @property
+    def refused(self) -> tuple[Tool, ...]:
+        """Tools, and instructions, with a refused definition."""
+        if self.connection is not None:
+            return self.connection.tracker.pinning.refused_tools
+        return self._synced_as(ReviewStatus.REFUSED)
+
+    def _synced_as(self, *statuses: ReviewStatus) -> tuple[Tool, ...]:
         definitions = self.entry.synced.capabilities.definitions
         pinned = first_pins(definitions) if self.entry.pinned is None else self.entry.pinned
-        return tuple(tool for tool in definitions if review_status(tool, pinned) is not ReviewStatus.PINNED)
+        return tuple(tool for tool in definitions if review_status(tool, pinned) in statuses)
 
 
 class ServerRegistry:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.domain.characters import visible
 from bot.domain.lazy_pattern import lazy_pattern
-from bot.domain.pins import Pinned, ReviewPolicy, ReviewStatus, first_pins, review_status
+from bot.domain.pins import WAITING, Pinned, ReviewPolicy, ReviewStatus, first_pins, review_status
 from bot.domain.servers import HttpKind, ServerConfig, ToolNaming, kind_of
 from bot.domain.tools import OWN_SERVER, Tool, ToolKind
 from bot.i18n import gettext_lazy
@@ -83,6 +83,7 @@ class ToolPinning:
         self._pinned = pinned
         self._tools: tuple[Tool, ...] = ()
         self._unpinned: tuple[Tool, ...] = ()
+        self._refused: tuple[Tool, ...] = ()
         self._withheld: frozenset[str] = frozenset()
         self._logged: set[str] = set()
 
@@ -110,8 +111,13 @@ class ToolPinning:
 
     @property
     def unpinned_tools(self) -> tuple[Tool, ...]:
-        """Tools with a definition that differs from the pin, in the server's order."""
+        """Tools that wait for a review, in the server's order."""
         return self._unpinned
+
+    @property
+    def refused_tools(self) -> tuple[Tool, ...]:
+        """Tools with a refused definition, in the server's order."""
+        return self._refused
 
     @property
     def offered(self) -> tuple[Tool, ...]:
@@ -128,7 +134,7 @@ class ToolPinning:
 
     @property
     def withheld(self) -> frozenset[str]:
-        """Names of tools that wait for an admin's review."""
+        """Names of tools that an admin has to accept first."""
         return self._withheld - {ToolKind.INSTRUCTIONS}
 
     @property
@@ -144,10 +150,11 @@ class ToolPinning:
         self._tools = tuple(tools)
         if self._pinned is None and tools:
             self._pinned = first_pins(tools)
-        pinned = self._pinned or {}
-        self._unpinned = tuple(tool for tool in self._tools if review_status(tool, pinned) is not ReviewStatus.PINNED)
-        if self._policy is ReviewPolicy.CHANGED:
-            self._withheld = frozenset(tool.name for tool in self._unpinned)
+        statuses = [(tool, review_status(tool, self._pinned or {})) for tool in self._tools]
+        self._unpinned = tuple(tool for tool, status in statuses if status in WAITING)
+        self._refused = tuple(tool for tool, status in statuses if status is ReviewStatus.REFUSED)
+        waiting = self._unpinned if self._policy is ReviewPolicy.CHANGED else ()
+        self._withheld = frozenset(tool.name for tool in (*waiting, *self._refused))
 
     def _log_withheld(self) -> None:
         news = [tool for tool in self._unpinned if tool.name in self._withheld - self._logged]

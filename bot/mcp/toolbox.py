@@ -272,8 +272,12 @@ class McpToolbox:
         return [self.by_server(tool) for tool in tools]
 
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
-        """Return the tools with a definition that differs from the pin. Raises NotFound."""
+        """Return the tools that wait for a review. Raises NotFound."""
         return self._find(server).unpinned
+
+    def refused_tools(self, server: str) -> Sequence[Tool]:
+        """Return the tools with a refused definition. Raises NotFound."""
+        return self._find(server).refused
 
     def is_pinned(self, tool: Tool) -> bool:
         """Return True if this definition is pinned."""

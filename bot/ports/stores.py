@@ -83,10 +83,13 @@ class PinStore(Protocol):
         """Return the pinned definitions by server and tool. A server without an entry has never been synced."""
 
     async def pins_of(self, server_id: str) -> Sequence[Pin]:
-        """Return the pins of a server, by tool, with the accepted definitions."""
+        """Return the pins of a server, by tool, with the accepted definitions; and refusals, by definition."""
 
     async def pin(self, server_id: str, tools: Sequence[Tool], by: Author) -> None:
-        """Pin exactly these definitions, replacing earlier pins of these tools. Raises NotFound."""
+        """Pin exactly these definitions, replacing earlier pins of these tools and refusals. Raises NotFound."""
+
+    async def refuse(self, server_id: str, tools: Sequence[Tool], by: Author) -> None:
+        """Refuse exactly these definitions. Earlier pins of these tools stay. Raises NotFound."""
 
 
 class LinkStore(Protocol):

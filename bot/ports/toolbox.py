@@ -101,9 +101,12 @@ class ServerAdmin(Protocol):
         """Return the resources and prompts of a server as tools (`ToolKind`)."""
 
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
-        """Return the tools without a pinned definition, in the server's order: new, changed and flagged ones.
-        `review` decides if they are offered.
+        """Return the tools that wait for a review, in the server's order: new, changed and flagged ones. `review`
+        decides if they are offered.
         """
+
+    def refused_tools(self, server: str) -> Sequence[Tool]:
+        """Return the tools with a refused definition, in the server's order. They are not offered."""
 
     def servers(self) -> Sequence[ServerSnapshot]:
         """Return the state of every server, by name, without secrets."""

@@ -14,7 +14,7 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import DELEGATION, Grant
 from bot.domain.installations import Installation
 from bot.domain.locales import Locale, UserLocale
-from bot.domain.pins import Pin, Pinned
+from bot.domain.pins import REFUSED, Pin, Pinned
 from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.secret_binding import cleared_slots
@@ -176,7 +176,13 @@ class MemoryPins:
         for tool in tools:
             name = tool.original_name
             self.entries[server_id, name] = Pin(server_id, name, tool.definition, tool, by.principal, NOW)
+            self.entries.pop((server_id, tool.definition), None)
             self.audit.append(("tools_pinned", server_id, by.principal))
+
+    async def refuse(self, server_id: str, tools: Sequence[Tool], by: Author) -> None:
+        for tool in tools:
+            self.entries[server_id, tool.definition] = Pin(server_id, tool.definition, REFUSED, tool, by.principal, NOW)
+            self.audit.append(("tools_refused", server_id, by.principal))
 
 
 @dataclass

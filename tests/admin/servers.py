@@ -25,7 +25,7 @@ from bot.domain.flows import Words
 from bot.domain.health import Health
 from bot.domain.launch_templates import LaunchTemplate
 from bot.domain.metrics import ProcessCounters
-from bot.domain.pins import ReviewPolicy, ReviewStatus, first_pins, review_status
+from bot.domain.pins import WAITING, ReviewPolicy, ReviewStatus, first_pins, review_status
 from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, ServersEnabled
 from bot.domain.secrets import SecretReference
@@ -107,10 +107,16 @@ class Servers:
     asked_to_complete: list[tuple[CompletionTarget, dict[str, str]]] = field(default_factory=list)
 
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
+        return self._tools_in(server, *WAITING)
+
+    def refused_tools(self, server: str) -> Sequence[Tool]:
+        return self._tools_in(server, ReviewStatus.REFUSED)
+
+    def _tools_in(self, server: str, *statuses: ReviewStatus) -> Sequence[Tool]:
         tools = self.capabilities(server).definitions
         pinned = {pin.tool: pin.definition for pin in self.pins.entries.values() if pin.server_id == server}
         pinned = pinned or first_pins(tools)
-        return [each for each in tools if review_status(each, pinned) is not ReviewStatus.PINNED]
+        return [each for each in tools if review_status(each, pinned) in statuses]
 
     async def wait_ready(self) -> None:
         if self.after_a_while is not None:

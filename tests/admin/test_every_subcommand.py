@@ -167,6 +167,7 @@ CASES = [
     Case("mcp doctor jira", "Nothing is wrong with `jira`"),
     Case("mcp review show jira", "No tool waits"),
     Case("mcp review approve jira create_issue", "No tool waits"),
+    Case("mcp review refuse jira create_issue", "No tool waits"),
     Case("mcp log jira", "jira.create_issue"),
     Case("mcp log jira --failed", "failed: Quota is used up."),
     Case("mcp stats jira", "Nothing has happened of `jira` since"),

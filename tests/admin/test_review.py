@@ -93,7 +93,7 @@ async def test_a_definition_that_has_changed_since_it_was_shown_is_not_approved(
     held.servers.offered = [replace(LIST, description="Evil.")]
     refused = await press_button(held, approving(reply))
     assert refused.failed
-    assert "is not what you have looked at any more. Nothing was approved." in refused.text
+    assert "is not what you have looked at any more. Nothing was decided." in refused.text
     assert held.servers.pins.audit == []
 
 
@@ -133,8 +133,36 @@ async def test_an_approval_without_a_look_shows_the_definitions() -> None:
     assert details(reply)["description"] == "− Lists notes.\n+ Other."
     assert held.servers.pins.audit == []
     command = f"/mcp review approve notes list --definition {approving(reply).words[-1][:12]}"
-    assert reply.text.endswith(f"the digest of what you look at is missing. To approve it: `{command}`.")
+    assert reply.text.endswith(f"the digest of what you look at is missing. To decide it: `{command}`.")
     assert (await held.ask(command[1:])).text.startswith("Approved: 1 tool")
+
+
+async def test_a_refused_definition_waits_no_more_until_the_server_changes_it_again() -> None:
+    evil = replace(LIST, description="Evil.")
+    held = await harness_with_changes(evil)
+    shown = await held.ask("mcp review notes")
+    done = await press_button(held, shown.actions[1])
+    assert (shown.actions[1].label, details(done)) == ("Refuse", {"refused": "list"})
+    assert held.servers.pins.entries[NOTES.id, "list"].definition == LIST.definition
+    assert held.servers.pins.audit == [("tools_refused", NOTES.id, "test:ana")]
+    assert "No tool waits" in (await held.ask("mcp review")).text
+    assert details(await held.ask("mcp review notes")) == {"refused": "list"}
+    assert rows(await held.ask("mcp tools notes"))[0][2] == "refused"
+    assert "not offered before a review" in str((await held.ask("mcp policy explain notes list")).details)
+    held.servers.offered = [replace(LIST, description="Worse.")]
+    assert "`list` of `notes` waits for a review" in (await held.ask("mcp review notes")).text
+    held.servers.offered = [LIST]
+    assert "Every tool of `notes` has its accepted definition." in (await held.ask("mcp review notes")).text
+
+
+async def test_a_refused_tool_is_named_to_be_approved_after_all() -> None:
+    new = tool("notes", "add", description="Adds.")
+    held = await harness_with_changes(LIST, new)
+    await press_button(held, (await held.ask("mcp review notes")).actions[1])
+    shown = await held.ask("mcp review notes add")
+    assert "`add` of `notes` is refused and not offered." in shown.text
+    assert details(await press_button(held, approving(shown)))["approved"] == "add"
+    assert details(await held.ask("mcp review notes")) == {}
 
 
 async def test_the_beginning_of_a_digest_counts_only_for_definitions_shown_to_this_person() -> None:
@@ -167,7 +195,12 @@ async def test_texts_of_a_server_stand_in_cells_and_forge_no_line() -> None:
     assert "\u200b" not in said
     assert "\\u200b" in said
     assert rows(reply)[1][0] == '"**x**`\\u202e"'
-    assert [action.label for action in reply.actions] == ["Review list", "Review tool 2", "Approve all 2"]
+    assert [action.label for action in reply.actions] == [
+        "Review list",
+        "Review tool 2",
+        "Approve all 2",
+        "Refuse all 2",
+    ]
 
 
 async def test_a_review_too_long_for_a_reply_is_a_document_with_everything() -> None:

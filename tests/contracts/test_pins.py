@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.audit import AuditEntry, AuditQuery
-from bot.domain.pins import Pin
+from bot.domain.pins import Pin, review_status
 from bot.domain.servers import HttpTransport, ServerCapabilities, ServerConfig, ServerRecord
 from bot.domain.tools import Annotations, Tool
 from bot.errors import NotFound
@@ -59,7 +59,7 @@ def definitions(*tools: Tool) -> dict[str, str]:
 
 
 async def audit_entries(harness: Harness) -> list[AuditEntry]:
-    page, _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=("pinned tools",)), 100, 0)
+    page, _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=("pinned tools", "refused tools")), 100, 0)
     return list(page)
 
 
@@ -134,6 +134,25 @@ async def test_pinning_a_pinned_definition_changes_nothing(
     await pins.pin(FILE, [TOOL], BEN)
     assert (await servers.revision(), await audit_entries(harness)) == (before, [])
     assert [pin.pinned_by for pin in await pins.pins_of(FILE)] == ["countersign"]
+
+
+async def test_a_refusal_leaves_the_pin_and_goes_with_an_approval_of_its_definition(
+    harness: Harness, servers: SqlServerStore, pins: PinStore
+) -> None:
+    await servers.save_capabilities(FILE, offer(TOOL))
+    await pins.refuse(FILE, [CHANGED, ODD], BEN)
+    await pins.refuse(FILE, [CHANGED], ANA)
+    pinned = (await pins.pinned_definitions())[FILE]
+    assert pinned.items() >= definitions(TOOL).items()
+    assert [review_status(tool, pinned) for tool in (TOOL, CHANGED, ODD)] == ["pinned", "refused", "refused"]
+    (entry,) = await audit_entries(harness)
+    assert (entry.kind, entry.actor, entry.facts["server"]) == ("refused tools", BEN.principal, "weather")
+    assert entry.facts["changes"] == definitions(CHANGED, ODD)
+    await pins.pin(FILE, [CHANGED], BEN)
+    pinned = (await pins.pinned_definitions())[FILE]
+    assert [review_status(tool, pinned) for tool in (TOOL, CHANGED, ODD)] == ["changed", "pinned", "refused"]
+    with pytest.raises(NotFound):
+        await pins.refuse("d1", [CHANGED], ANA)
 
 
 async def test_pins_go_with_their_server_and_none_are_left_behind(servers: SqlServerStore, pins: PinStore) -> None:

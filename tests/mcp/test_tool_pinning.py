@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.pins import Pinned, ReviewPolicy, first_pins
+from bot.domain.pins import REFUSED, Pinned, ReviewPolicy, first_pins
 from bot.domain.servers import (
     CachedCapabilities,
     ConnectPolicy,
@@ -107,6 +107,20 @@ async def test_a_changed_tool_is_gone_cannot_be_called_and_comes_back_with_its_p
         await box.reconcile([DesiredServer(server, pinned=current_pins(box))])
         assert await offered_names(box) == ["s__t", "s__turn"]
         assert text(await call(tool_by_name(box, "t"), box)) == "ok"
+
+
+@pytest.mark.parametrize("review", ReviewPolicy)
+async def test_a_refused_tool_is_not_offered_and_waits_no_more(review: ReviewPolicy) -> None:
+    server = changing([tool_definition("t")], [tool_definition("t", "Other.")])
+    async with connected_toolbox(server, review=review) as box:
+        accepted = current_pins(box)
+        await change_tools(box)
+        other = tool_by_name(box, "t")
+        await box.reconcile([DesiredServer(server, pinned={**accepted, other.definition: REFUSED})])
+        offer = await box.offer()
+        assert [tool.name for tool in offer.tools] == ["s__turn"]
+        assert (box.unpinned_tools("file:s"), box.refused_tools("file:s"), offer.absent) == ((), (other,), ())
+        assert "an admin has to review it first" in unsent_reason(await call(other, box))
 
 
 async def test_a_tool_that_changes_back_to_its_pin_is_offered_again() -> None:

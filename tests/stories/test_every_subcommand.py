@@ -185,6 +185,7 @@ MIDDLE = (
         "This tool of ticket-desk has its accepted definition",
         "No tool waits for a review.",
     ),
+    typed_line("/mcp review refuse ticket-desk look_01", "This tool of ticket-desk has its accepted definition"),
     typed_line("/mcp run ticket-desk look_01 label=x", "✓ ticket-desk.look_01", "ticket 7 is open", signed=True),
     typed_line("/mcp run ticket-desk lok_01", "has no tool of that name. Did you mean look_01?"),
     typed_line("/mcp log ticket-desk", "Calls · 1", "ticket-desk.look_01", "owner"),

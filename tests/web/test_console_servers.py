@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.domain.api_clients import ApiRole
+from bot.domain.audit import AuditQuery
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.web.api_server import Api, opened_api
 from tests.web.browser import Browser
@@ -72,6 +73,23 @@ async def test_a_rule_of_the_file_that_wins_is_named(folder: Path) -> None:
         await browser.send("Save", run="mcp policy set fake look allow")
         assert "policy.toml:1 decides: always deny." in browser.text
         assert '<option value="" selected>always allow</option>' in browser.page.text
+
+
+async def test_a_changed_tool_is_refused_on_the_page_of_its_server(browser: Browser, api: Api) -> None:
+    api.endpoint.speak_modern("look", "write", "wipe")
+    await browser.open("/console/servers/fake")
+    await browser.send("Sync")
+    await browser.open("/console/servers/fake")
+    assert "wipe of fake waits for a review: it was not there" in browser.text
+    await browser.send("Refuse")
+    assert "Refused: 1 tool of fake ." in browser.text
+    await browser.open("/console/servers/fake")
+    assert "No tool of fake waits for a review." in browser.text
+    assert "fake__wipe" in browser.text
+    await browser.open("/console/reviews")
+    assert "No tool waits for a review" in browser.text
+    [entry] = (await api.runtime.services.stores.reporting.audit(AuditQuery(kinds=("refused tools",)), 9, 0))[0]
+    assert entry.facts["server"] == "fake"
 
 
 async def test_a_member_reads_servers_and_changes_nothing(api: Api) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from bot.admin.command import CommandContext, CommandRejected, option, verb
 from bot.admin.servers.directory import ServerVerbs
 from bot.admin.servers.listing import risk
-from bot.admin.servers.review import withheld_tools
+from bot.admin.servers.review import refused_tools, withheld_tools
 from bot.admin.text_format import POLICY_WORDS, parse_user, status_word
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply
@@ -136,10 +136,9 @@ class PolicyExplain(ServerVerbs):
 
     def _withheld(self, tool: Tool) -> list[tuple[str, str]]:
         """Return the note that an unreviewed tool is not offered, regardless of rules."""
-        if all(
-            withheld_tool.name != tool.name
-            for withheld_tool in withheld_tools(self._dependencies.servers, tool.server_id)
-        ):
+        servers, server_id = self._dependencies.servers, tool.server_id
+        withheld = (*withheld_tools(servers, server_id), *refused_tools(servers, server_id))
+        if all(withheld_tool.name != tool.name for withheld_tool in withheld):
             return []
         return [
             (

@@ -22,7 +22,7 @@ from bot.admin.dependencies import CommandDependencies
 from bot.admin.profiles.verbs import enable_action, is_off_here, off_for
 from bot.admin.servers.definition import command_line, plain_values_of
 from bot.admin.servers.directory import ServerDirectory, VisibleServer
-from bot.admin.servers.review import withheld_tools
+from bot.admin.servers.review import refused_tools, withheld_tools
 from bot.admin.servers.sign_in import SignInSteps, oauth_text
 from bot.admin.text_format import (
     POLICY_SAID,
@@ -578,6 +578,8 @@ class ServerListing(Verbs):
             return status_word(server.status)
         if tool.name in waiting:
             return _("waits for review")
+        if any(tool.name == each.name for each in refused_tools(self._dependencies.servers, server.id)):
+            return _("refused")
         if not self._dependencies.administration.rules(request.conversation).profile.enables(tool):
             return _("off here")
         return POLICY_WORDS[self._dependencies.administration.rules(request.conversation).policy_of(tool)]

@@ -1,13 +1,13 @@
-"""`/mcp review`, `review approve`: new and changed tools and instructions, their differences, and their approval.
+"""`/mcp review`, `review approve`, `review refuse`: new and changed tools and instructions, and their differences.
 
-An approval names the digest of the shown definitions, because a server may change a tool during the review. Text from a
+A decision names the digest of the shown definitions, because a server may change a tool during the review. Text from a
 server is only in cells, details and documents, never in the text of a reply.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bot.admin.command import A_SERVER, SERVER, CommandContext, ForbiddenRejection, Verbs, option, verb
@@ -17,6 +17,7 @@ from bot.admin.text_format import (
     code,
     format_ago,
     format_change,
+    known_facts,
     page_of,
     page_rows,
     sentences,
@@ -24,7 +25,7 @@ from bot.admin.text_format import (
     shorten,
 )
 from bot.domain.commands import ActionStyle, CompletionSource, Parameter, Reply, ReplyAction, ReplyFile, Table
-from bot.domain.conversations import HTTP, Member
+from bot.domain.conversations import HTTP, Author, Member
 from bot.domain.pins import (
     FIRST_SYNC,
     Pin,
@@ -43,7 +44,9 @@ from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.ports import ServerAdmin
 
 _TOOL = Parameter("tool", "one tool alone", completes=CompletionSource.TOOLS)
-_DEFINITION = option("definition", "the digest of the reviewed tools, as the review shows it", metavar="DIGEST")
+_DEFINITION = option("definition", "its digest, as the review shows it", metavar="DIGEST")
+_Decide = Callable[[str, Sequence[Tool], Author], Awaitable[None]]
+_DecideShown = Callable[[VisibleServer, str, str, Member], Awaitable["tuple[UnreviewedTool, ...]"]]
 _SHORT_DIGEST = 12
 """Digits of a digest that users have to type. They choose among the digests that this user was shown, because a server
 could make two definitions with the same beginning.
@@ -59,6 +62,7 @@ _STATUS_TEXTS = {
     ReviewStatus.NEW: (gettext_lazy("new"), gettext_lazy("it was not there when the server was looked at")),
     ReviewStatus.CHANGED: (gettext_lazy("changed"), gettext_lazy("it is not what was looked at any more")),
     ReviewStatus.FLAGGED: (gettext_lazy("flagged"), gettext_lazy("there is something in it to look at")),
+    ReviewStatus.REFUSED: (gettext_lazy("refused"), gettext_lazy("an admin has refused it")),
 }
 """Each status in a word, and why it waits."""
 
@@ -76,17 +80,17 @@ class UnreviewedTool:
 
 
 class ToolReview:
-    """Lists unreviewed tools, and pins them."""
+    """Lists unreviewed tools, and pins or refuses them."""
 
     def __init__(self, dependencies: CommandDependencies) -> None:
         self._dependencies = dependencies
 
-    async def unreviewed_tools(self, server_id: str) -> tuple[UnreviewedTool, ...]:
-        """Return the tools of a server without a pin on their definition."""
+    async def unreviewed_tools(self, server_id: str, wanted: str = "") -> tuple[UnreviewedTool, ...]:
+        """Return the tools of a server that wait for a review; with `wanted` that one alone, also if it was refused."""
         pins = {pin.tool: pin for pin in await self._dependencies.stores.pins.pins_of(server_id)}
         pinned = {tool: pin.definition for tool, pin in pins.items()}
         waiting = []
-        for tool in unpinned_tools(self._dependencies.servers, server_id):
+        for tool in _unpinned_tools(self._dependencies.servers, server_id, wanted):
             pin, status = pins.get(tool.original_name), review_status(tool, pinned)
             if status is not ReviewStatus.PINNED:  # Another process may have pinned it a moment ago.
                 changes = definition_changes(pin.pinned_tool if pin is not None else None, tool)
@@ -100,6 +104,17 @@ class ToolReview:
         digest. Return the pinned tools. Raises NotFound without the server; ForbiddenRejection if the pin would apply
         beyond a token's workspace.
         """
+        return await self._decide(server, tool, definition, member, self._dependencies.stores.pins.pin)
+
+    async def refuse(
+        self, server: VisibleServer, tool: str, definition: str, member: Member
+    ) -> tuple[UnreviewedTool, ...]:
+        """Refuse like `approve`: these definitions are not offered, and do not wait for a review any more."""
+        return await self._decide(server, tool, definition, member, self._dependencies.stores.pins.refuse)
+
+    async def _decide(
+        self, server: VisibleServer, tool: str, definition: str, member: Member, decide: _Decide
+    ) -> tuple[UnreviewedTool, ...]:
         if server.config.workspace == EVERYWHERE and self._dependencies.rights.is_confined(member):
             label = server_label(server.config)
             raise ForbiddenRejection(
@@ -110,8 +125,7 @@ class ToolReview:
                 if member.author.platform == HTTP
                 else _("{server} belongs to every workspace. The operator approves its tools.", server=label)
             )
-        waiting = await self.unreviewed_tools(server.id)
-        chosen = tuple(unreviewed for unreviewed in waiting if tool in ("", unreviewed.tool.original_name))
+        chosen = await self.unreviewed_tools(server.id, tool)
         current_digest = (
             combined_digest(unreviewed.tool for unreviewed in chosen)
             if not tool
@@ -119,21 +133,37 @@ class ToolReview:
         )
         if not chosen or current_digest != definition:
             return ()
-        await self._dependencies.stores.pins.pin(server.id, [unreviewed.tool for unreviewed in chosen], member.author)
+        await decide(server.id, [unreviewed.tool for unreviewed in chosen], member.author)
         await self._dependencies.administration.refresh()
         return chosen
 
 
 def unpinned_tools(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
-    """Return the tools of a server without a pin on their definition; empty if the server is not loaded."""
+    """Return the tools of a server that wait for a review; empty if the server is not loaded."""
     try:
         return servers.unpinned_tools(server_id)
     except NotFound:
         return ()
 
 
+def refused_tools(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
+    """Return the refused tools of a server; empty if the server is not loaded."""
+    try:
+        return servers.refused_tools(server_id)
+    except NotFound:
+        return ()
+
+
+def _unpinned_tools(servers: ServerAdmin, server_id: str, wanted: str) -> Sequence[Tool]:
+    waiting = unpinned_tools(servers, server_id)
+    if not wanted:
+        return waiting
+    tools = (*waiting, *refused_tools(servers, server_id))
+    return [tool for tool in tools if wanted in (tool.original_name, tool.name)]
+
+
 def withheld_tools(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
-    """Return the tools that are not offered because they have no pin."""
+    """Return the tools that are not offered before a review."""
     return unpinned_tools(servers, server_id) if servers.review is ReviewPolicy.CHANGED else ()
 
 
@@ -163,32 +193,48 @@ class ServerReview(Verbs):
 
     @verb("review approve", "offer tools as they were shown", (SERVER, _TOOL, _DEFINITION), free=True)
     async def _approve(self, request: CommandContext) -> Reply:
-        arguments = request.arguments
-        server = await self._directory.find(arguments.get("server"), request.conversation)
-        definition = arguments.get("definition")
-        if not definition:
-            # An approval implies a review.
-            shown = await self._show_server(server, request)
-            return replace(shown, text=sentences(shown.text, _what_is_missing(shown)))
-        definition = self._whole_digest(server, definition, request.member)
-        approved = await self._review.approve(server, arguments.get("tool"), definition, request.member)
-        if not approved:
-            again = ReplyAction(_("Review"), ("mcp", "review", "show", server.name), ActionStyle.PRIMARY)
-            label = server_label(server.config)
-            return Reply(
-                _(
-                    "What waits in {server} is not what you have looked at any more. Nothing was approved.",
-                    server=label,
-                ),
-                failed=True,
-                actions=(again,),
-            )
-        tools = [unreviewed.tool for unreviewed in approved]
-        names, definitions = _names(tools), count_definitions(tools)
-        texts = {"definitions": definitions, "server": server_label(server.config)}
+        server = await self._directory.find(request.arguments.get("server"), request.conversation)
+        decided = await self._decide(request, server, "approve", self._review.approve)
+        if isinstance(decided, Reply):
+            return decided
+        texts = {"definitions": count_definitions(decided), "server": server_label(server.config)}
         return Reply(
             _("Approved: {definitions} of {server}, to be offered from the next answer on.", **texts),
-            details=((gettext_lazy("approved"), names),),
+            details=((gettext_lazy("approved"), _names(decided)),),
+        )
+
+    @verb("review refuse", "never offer these definitions", (SERVER, _TOOL, _DEFINITION), free=True)
+    async def _refuse(self, request: CommandContext) -> Reply:
+        server = await self._directory.find(request.arguments.get("server"), request.conversation)
+        decided = await self._decide(request, server, "refuse", self._review.refuse)
+        if isinstance(decided, Reply):
+            return decided
+        texts = {"definitions": count_definitions(decided), "server": server_label(server.config)}
+        return Reply(
+            _("Refused: {definitions} of {server}. Other definitions of the same tools wait again.", **texts),
+            details=((gettext_lazy("refused"), _names(decided)),),
+        )
+
+    async def _decide(
+        self, request: CommandContext, server: VisibleServer, verb_name: str, decide: _DecideShown
+    ) -> Sequence[Tool] | Reply:
+        """Return the decided tools, or the reason why no tool was decided."""
+        arguments = request.arguments
+        definition = arguments.get("definition")
+        if not definition:
+            # A decision implies a review.
+            shown = await self._show_server(server, request)
+            return replace(shown, text=sentences(shown.text, _what_is_missing(shown, verb_name)))
+        definition = self._whole_digest(server, definition, request.member)
+        decided = await decide(server, arguments.get("tool"), definition, request.member)
+        if decided:
+            return [unreviewed.tool for unreviewed in decided]
+        again = ReplyAction(_("Review"), ("mcp", "review", "show", server.name), ActionStyle.PRIMARY)
+        label = server_label(server.config)
+        return Reply(
+            _("What waits in {server} is not what you have looked at any more. Nothing was decided.", server=label),
+            failed=True,
+            actions=(again,),
         )
 
     def _servers(self, servers: Sequence[VisibleServer], request: CommandContext) -> Reply:
@@ -221,11 +267,8 @@ class ServerReview(Verbs):
         )
 
     async def _show_server(self, server: VisibleServer, request: CommandContext) -> Reply:
-        waiting = await self._review.unreviewed_tools(server.id)
         wanted = request.arguments.get("tool")
-        chosen = [
-            unreviewed for unreviewed in waiting if wanted in ("", unreviewed.tool.original_name, unreviewed.tool.name)
-        ]
+        chosen = await self._review.unreviewed_tools(server.id, wanted)
         if not chosen:
             return self._nothing_to_review(server, wanted)
         is_single = len(chosen) == 1
@@ -246,25 +289,30 @@ class ServerReview(Verbs):
         if wanted:
             self._directory.find_tool(server, wanted)
         label = server_label(server.config)
+        refused = refused_tools(self._dependencies.servers, server.id)
         return Reply(
             _("This tool of {server} has its accepted definition. No tool waits for a review.", server=label)
             if wanted
-            else _("Every tool of {server} has its accepted definition. No tool waits for a review.", server=label)
+            else _("No tool of {server} waits for a review.", server=label)
+            if refused
+            else _("Every tool of {server} has its accepted definition. No tool waits for a review.", server=label),
+            details=known_facts((gettext_lazy("refused"), _names(refused))),
         )
 
     def _one_tool(self, server: VisibleServer, unreviewed: UnreviewedTool) -> Reply:
         tool = unreviewed.tool
         facts = (*self._facts(unreviewed), *_differences(unreviewed))
         long = _too_long(facts)
-        words = ("mcp", "review", "approve", server.name, tool.original_name, "--definition", tool.definition)
         label, reason = server_label(server.config), _STATUS_TEXTS[unreviewed.review][1]
         is_text = tool.kind is ToolKind.INSTRUCTIONS
         name = _("The text for models") if is_text else code(tool.original_name, _("A tool"))
         texts = {"tool": name, "server": label, "reason": reason}
         return Reply(
-            sentences(_("{tool} of {server} waits for a review: {reason}.", **texts), self._meanwhile),
+            _("{tool} of {server} is refused and not offered.", **texts)
+            if unreviewed.review is ReviewStatus.REFUSED
+            else sentences(_("{tool} of {server} waits for a review: {reason}.", **texts), self._meanwhile),
             details=tuple(self._facts(unreviewed)) if long else facts,
-            actions=(ReplyAction(_("Approve"), words, ActionStyle.PRIMARY),),
+            actions=_decisions(_("Approve"), _("Refuse"), (server.name, tool.original_name), tool.definition),
             document=_document(server, [unreviewed]) if long else None,
         )
 
@@ -308,10 +356,11 @@ class ServerReview(Verbs):
                     _review_action(server, unreviewed, number)
                     for number, unreviewed in enumerate(page[:_MOST_ACTIONS], 1)
                 ),
-                ReplyAction(
+                *_decisions(
                     _("Approve all {count}", count=len(waiting)),
-                    ("mcp", "review", "approve", server.name, "--definition", digest),
-                    ActionStyle.PRIMARY,
+                    _("Refuse all {count}", count=len(waiting)),
+                    (server.name,),
+                    digest,
                 ),
             ),
             page=page_of(request.arguments.page, len(waiting), ("mcp", "review", "show", server.name)),
@@ -341,16 +390,27 @@ class ServerReview(Verbs):
         yield from ((gettext_lazy("look at"), flag) for flag in waiting.tool.flags)
 
 
-def _what_is_missing(shown: Reply) -> str:
-    """Return what an approval without a digest lacks; empty if the reply has nothing to approve."""
-    words = next((action.words for action in shown.actions if action.words[2:3] == ("approve",)), None)
+def _decisions(approve: str, refuse: str, subject: tuple[str, ...], digest: str) -> tuple[ReplyAction, ...]:
+    """Return the buttons with these labels for the definitions of a digest."""
+    return tuple(
+        ReplyAction(label, ("mcp", "review", verb_name, *subject, "--definition", digest), style)
+        for label, verb_name, style in (
+            (approve, "approve", ActionStyle.PRIMARY),
+            (refuse, "refuse", ActionStyle.DANGER),
+        )
+    )
+
+
+def _what_is_missing(shown: Reply, verb_name: str) -> str:
+    """Return what a decision without a digest lacks; empty if the reply has nothing to decide."""
+    words = next((action.words for action in shown.actions if action.words[2:3] == (verb_name,)), None)
     if words is None:
         return ""
     command = "/mcp review"
     if all(code(word, "") for word in words[3:-2]):  # names that are none are not typed
         command = f"/{' '.join((*words[:-1], words[-1][:_SHORT_DIGEST]))}"
     return _(
-        "Nothing is approved yet, because the digest of what you look at is missing. To approve it: {command}.",
+        "Nothing is decided yet, because the digest of what you look at is missing. To decide it: {command}.",
         command=f"`{command}`",
     )
 

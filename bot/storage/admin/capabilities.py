@@ -1,7 +1,8 @@
 """Capabilities of servers: the cache of each server's last sync, and the pinned definitions of its tools.
 
 Instructions are pinned like a tool. Both also for servers of the operator's file. An unreadable body counts as
-missing; the next sync replaces it. A pin for no tool says that a server's tools were pinned at its first sync.
+missing; the next sync replaces it. A pin for no tool says that a server's tools were pinned at its first sync. A
+refusal is a row whose tool is the refused definition.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from bot.domain.conversations import Author
-from bot.domain.pins import FIRST_SYNC, Pin, Pinned, first_pins
+from bot.domain.pins import FIRST_SYNC, REFUSED, Pin, Pinned, first_pins
 from bot.domain.servers import FILE, CachedCapabilities, ServerCapabilities, SyncStatus
 from bot.domain.tools import Tool, canonical_json
 from bot.errors import NotFound
@@ -35,6 +36,7 @@ _pins_of_server = sa.select(tool_pins).where(_is_of_server, pins.tool != NO_TOOL
 _mark_of_server = sa.select(pins.tool).where(_is_of_server, pins.tool == NO_TOOL)
 _add_mark = insert_new(tool_pins, pinned_at=now())
 _replace_pin = insert_or_update(tool_pins, "definition", "body", "pinned_by", pinned_at=now())
+_delete_pin = tool_pins.delete().where(matching(tool_pins, server_id="s", tool="t"))
 _delete_pins = tool_pins.delete().where(_is_of_server)
 _slug = sa.select(mcp_servers.c.slug).where(matching(mcp_servers, id="s"))
 all_capabilities = sa.select(mcp_capabilities)
@@ -77,21 +79,43 @@ class SqlPinStore(Store):
     @transaction
     def pin(self, connection: sa.Connection, server_id: str, tools: Sequence[Tool], by: Author) -> None:
         """Pin these definitions, replacing earlier pins of these tools. Raises NotFound."""
-        lock_config(connection)
-        slug = connection.execute(_slug, {"s": server_id}).scalar()
-        if slug is None and not server_id.startswith(FILE):
-            raise NotFound("That server does not exist.", "list the servers")
+        name = _locked_name(connection, server_id)
         before = {pin.tool: pin.definition for pin in _read_pins(connection, server_id)}
         changed = [tool for tool in tools if before.get(tool.original_name) != tool.definition]
         if not changed:
             return
         _mark_as_pinned(connection, server_id, by.principal)
         _replace_pins(connection, server_id, changed, by.principal)
+        for tool in changed:
+            connection.execute(_delete_pin, {"s": server_id, "t": tool.definition})
         changes = {
             tool.original_name: f"{before.get(tool.original_name, 'nothing')} → {tool.definition}" for tool in changed
         }
-        name = slug or server_id.removeprefix(FILE)
         record_change(connection, "pinned tools", by.principal, subject=server_id, server=name, changes=changes)
+
+    @transaction
+    def refuse(self, connection: sa.Connection, server_id: str, tools: Sequence[Tool], by: Author) -> None:
+        """Refuse these definitions. Raises NotFound."""
+        name = _locked_name(connection, server_id)
+        before = {pin.tool for pin in _read_pins(connection, server_id)}
+        refused = [tool for tool in tools if tool.definition not in before]
+        if not refused:
+            return
+        _mark_as_pinned(connection, server_id, by.principal)
+        for tool in refused:
+            row = {"server_id": server_id, "tool": tool.definition, "definition": REFUSED, "pinned_by": by.principal}
+            connection.execute(_replace_pin.on(connection), {**row, "body": encode_text(tool)})
+        changes = {tool.original_name: tool.definition for tool in refused}
+        record_change(connection, "refused tools", by.principal, subject=server_id, server=name, changes=changes)
+
+
+def _locked_name(connection: sa.Connection, server_id: str) -> str:
+    """Return the slug of a server, with its pins locked. Raises NotFound."""
+    lock_config(connection)
+    slug = connection.execute(_slug, {"s": server_id}).scalar()
+    if slug is None and not server_id.startswith(FILE):
+        raise NotFound("That server does not exist.", "list the servers")
+    return slug or server_id.removeprefix(FILE)
 
 
 def read_cached(row: Any) -> CachedCapabilities:
