@@ -9,7 +9,9 @@ import pytest
 
 from bot.domain.api_clients import ApiRole
 from bot.domain.audit import AuditQuery
+from bot.domain.profiles import Profile
 from tests.fakes.mcp.endpoint import FakeEndpoint
+from tests.fakes.parts import ANA
 from tests.web.api_server import Api, opened_api
 from tests.web.browser import Browser
 from tests.web.local_server import ON_THIS_MACHINE
@@ -90,6 +92,23 @@ async def test_a_changed_tool_is_refused_on_the_page_of_its_server(browser: Brow
     assert "No tool waits for a review" in browser.text
     [entry] = (await api.runtime.services.stores.reporting.audit(AuditQuery(kinds=("refused tools",)), 9, 0))[0]
     assert entry.facts["server"] == "fake"
+
+
+async def test_a_server_is_switched_for_each_profile_on_its_page(browser: Browser, api: Api) -> None:
+    await browser.open("/console/servers/fake")
+    assert "No profiles yet: everything is enabled everywhere." in browser.text
+    for name in ("Support", "Night shift"):
+        await api.runtime.services.stores.profiles.save(Profile(name, name), ANA)
+    page = await browser.open("/console/servers/fake")
+    assert 'aria-label="fake in Night shift"' in page.text
+    await browser.send("Night shift", run="profile disable fake --profile 'Night shift'")
+    assert browser.page.url.path == "/console/servers/fake"
+    profiles = api.runtime.services.stores.profiles
+    fake = "file:fake"
+    assert {each.name: each.enables_server(fake) for each in await profiles.profiles()} == {
+        "Support": True,
+        "Night shift": False,
+    }
 
 
 async def test_a_member_reads_servers_and_changes_nothing(api: Api) -> None:

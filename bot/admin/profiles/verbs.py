@@ -45,6 +45,7 @@ from bot.domain.commands import (
     Reply,
     ReplyAction,
     RequiredRole,
+    RowChoice,
     Table,
 )
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -59,6 +60,7 @@ SCOPES = ("channel", "workspace", "everywhere")
 _SCOPE = Parameter("scope", "where it holds", choices=SCOPES)
 _BY_NAME = Parameter("agent", "only when it is asked by name, beside the one that holds", ParameterKind.FLAG)
 _NAMED_AGENT = option("agent", "one that is asked by name", completes=CompletionSource.PROFILES, metavar="NAME")
+_OF_SERVER = Parameter("server", "whether each may use this server", completes=CompletionSource.SERVERS, metavar="NAME")
 _OTHER_PROFILE = option(
     "profile", "another profile than the one that holds here", completes=CompletionSource.PROFILES, metavar="NAME"
 )
@@ -78,6 +80,18 @@ def is_off_here(administration: Administration, server_id: str, conversation: Co
     return not administration.rules(conversation).profile.enables_server(server_id)
 
 
+def _use_choice(profile: Profile, server: VisibleServer) -> RowChoice:
+    """Return the choice to let a profile use a server or not."""
+    subject = (server.name, "--profile", profile.name)
+    enabled, disabled = str(_("enabled")), str(_("off"))
+    return RowChoice(
+        _("{server} in {profile}", server=server.name, profile=profile.name),
+        ((enabled, ("profile", "enable", *subject)), (disabled, ("profile", "disable", *subject))),
+        enabled if profile.enables_server(server.id) else disabled,
+        column=3,
+    )
+
+
 def enable_action(server: str) -> ReplyAction:
     """Return the action that enables a server for the profile that holds here."""
     return ReplyAction(_("Enable {server} here", server=server), ("profile", "enable", server), ActionStyle.PRIMARY)
@@ -95,7 +109,14 @@ class Profiles(ServerVerbs):
         """Profile names last read, by workspace. Completion uses them without a query."""
         return self._service.known_names
 
-    @verb("list", "every profile and where it holds", who=RequiredRole.EVERYONE, aliases=("ls",), reads=True)
+    @verb(
+        "list",
+        "every profile and where it holds",
+        (_OF_SERVER,),
+        who=RequiredRole.EVERYONE,
+        aliases=("ls",),
+        reads=True,
+    )
     async def _list(self, request: CommandContext) -> Reply:
         profiles = await self._service.all(request.conversation)
         if not profiles:
@@ -114,14 +135,26 @@ class Profiles(ServerVerbs):
             for profile in page_rows(profiles, request.arguments.page)
         )
         administers = self._dependencies.rights.administers(request.member)
+        table = Table(
+            ("profile", "holds in", "asked by name in", "model", "servers", "policies"),
+            rows,
+            tuple(("profile", "show", row[0]) for row in rows) if administers else (),
+        )
+        words: tuple[str, ...] = ("profile", "list")
+        if request.arguments.get("server"):
+            server = await self._directory.find(request.arguments.get("server"), request.conversation)
+            choices = tuple(_use_choice(profile, server) for profile in page_rows(profiles, request.arguments.page))
+            table = replace(
+                table,
+                headings=(*table.headings[:3], "server"),
+                rows=tuple((*row[:3], choice.value) for row, choice in zip(rows, choices, strict=True)),
+                settings=choices if administers else (),
+            )
+            words = (*words, server.name)
         return Reply(
             _("Profiles · {count}", count=len(profiles)),
-            Table(
-                ("profile", "holds in", "asked by name in", "model", "servers", "policies"),
-                rows,
-                tuple(("profile", "show", row[0]) for row in rows) if administers else (),
-            ),
-            page=page_of(request.arguments.page, len(profiles), ("profile", "list")),
+            table,
+            page=page_of(request.arguments.page, len(profiles), words),
         )
 
     @verb("show", "one profile in full", (_PROFILE_NAME,), aliases=("get",), reads=True)

@@ -99,6 +99,7 @@ _SECTIONS: Mapping[tuple[str, ...], tuple[PageSection, ...]] = {
     ("mcp", "show"): (
         PageSection(gettext_lazy("Tools"), ("mcp", "tools")),
         PageSection(gettext_lazy("Reviews"), ("mcp", "review", "show")),
+        PageSection(gettext_lazy("Profiles"), ("profile", "list")),
         PageSection(gettext_lazy("Calls"), ("mcp", "log")),
         PageSection(gettext_lazy("Remove"), ("mcp", "remove")),
     ),
