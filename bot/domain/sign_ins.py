@@ -101,4 +101,6 @@ class PendingSignIn:
     sign_in: SignIn
     verifier: str = field(repr=False)
     redirect_uri: str = ""
+    on_page: bool = False
+    """True if the link is on a page of the console."""
     expires_at: float = 0.0

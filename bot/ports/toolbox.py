@@ -140,11 +140,12 @@ class ServerAdmin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """Completed sign-in: the user, the server by id, and the conversation of the request."""
+    """Completed sign-in: the user, the server by id, the conversation of the request, and `on_page` of it."""
 
     server: str
     by: Author
     conversation: ConversationKey
+    on_page: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,7 @@ class SignIns(Protocol):
     def redirect_uri(self, server: str) -> str:
         """Return the OAuth redirect URI of this server, for registration at its authorization server."""
 
-    async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
+    async def begin(self, server: str, by: Author, conversation: ConversationKey, *, on_page: bool = False) -> str:
         """Return the authorization URL for this user only, valid for `SIGN_IN_SECONDS`. Discovers the authorization
         server and registers there, within a time limit. Raises NotFound and ServerTrouble.
         """

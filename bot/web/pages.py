@@ -304,7 +304,7 @@ def sign_in_routes(callback: OAuthCallback, address: str, *, attempts: LoginThro
             return text_page(503, title, text, _ASK_FOR_SIGN_IN, _RETRY)
         wait = count_failure(throttle, request) if outcome is None else 0.0
         has_session = any(name.endswith(SESSION_COOKIE) for name in request.cookies)
-        if isinstance(outcome, SignInCompleted) and has_session:
+        if isinstance(outcome, SignInCompleted) and outcome.on_page and has_session:
             path = f"{urlsplit(address).path.rstrip('/')}{CONSOLE_PATH}/servers/{outcome.server}"
             return RedirectResponse(path, 303, HEADERS)
         return sign_in_page(outcome, wait)

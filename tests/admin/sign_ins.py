@@ -33,10 +33,10 @@ class MemorySignIns:
     def redirect_uri(self, server: str) -> str:
         return f"https://bot.example.com{callback_path(server)}"
 
-    async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
+    async def begin(self, server: str, by: Author, conversation: ConversationKey, *, on_page: bool = False) -> str:
         if self.trouble is not None:
             raise self.trouble
-        self.begun.append(SignedIn(server, by, conversation))
+        self.begun.append(SignedIn(server, by, conversation, on_page))
         return f"{self.address}&state={len(self.begun):043d}"
 
     async def complete(

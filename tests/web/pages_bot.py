@@ -75,10 +75,12 @@ class PagesBot:
     def stores(self) -> Stores:
         return self.runtime.services.stores
 
-    async def ask(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
+    async def ask(
+        self, line: str, member: Member = ADMIN, where: ConversationKey = HALL, *, on_page: bool = False
+    ) -> Reply:
         """Run a command line in a chat and return the last reply."""
         command, *words = line.split()
-        request = Invocation(command, tuple(words), member, where)
+        request = Invocation(command, tuple(words), member, where, on_page=on_page)
         *_, last = [answer async for answer in self.runtime.commands.handle(request)]
         assert isinstance(last, Reply), last
         return last

@@ -317,8 +317,13 @@ async def test_a_database_that_is_away_is_said_without_saying_where_it_is() -> N
     assert "cannot reach its own database" in text_of(page)
 
 
-async def test_a_browser_with_a_session_of_the_console_comes_back_to_the_page_of_the_server(desk: Desk) -> None:
-    back = await desk.agree(await desk.begin())
-    page = await desk.client.get(back, headers={"Cookie": "countersign-session=any"})
+async def test_a_sign_in_comes_back_to_the_console_only_if_it_began_there(desk: Desk) -> None:
+    cookies = {"Cookie": "countersign-session=any"}
+    page = await desk.client.get(await desk.agree(await desk.begin()), headers=cookies)
+    assert page.status_code == 200
+    await desk.ask("mcp secret clear guarded sign-in")
+    page = await desk.client.get(
+        await desk.agree(address_of(await desk.ask("mcp connect guarded", on_page=True))), headers=cookies
+    )
     assert page.status_code == 303
     assert page.headers["location"] == "/console/servers/guarded"

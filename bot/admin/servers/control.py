@@ -291,7 +291,7 @@ class ServerControl(Verbs):
         self._sign_in_steps.check_access(server, request.member)
         yield Reply(_("{server} wants a sign-in. Asking where…", server=server_label(server.config)))
         text = _("{server} lets the bot in once somebody has signed in.", server=server_label(server.config))
-        yield await self._sign_in_steps.link(server, request.member, request.conversation, text)
+        yield await self._sign_in_steps.link(server, request, text)
 
     @verb("disconnect", "leave a server alone until it is connected again", (SERVER,))
     async def _disconnect(self, request: CommandContext) -> Reply:

@@ -99,14 +99,14 @@ class SignInSteps:
             return None
         return await self._sign_ins.begin(server.id, member.author, conversation)
 
-    async def link(self, server: VisibleServer, member: Member, conversation: ConversationKey, text: str) -> Reply:
+    async def link(self, server: VisibleServer, request: CommandContext, text: str) -> Reply:
         """Return a private reply with the link after `text`, which is Markdown of this project. Raises
         ForbiddenRejection, CommandRejected, ServerTrouble.
         """
         if self._sign_ins is None:
             raise CommandRejected(SWITCH_ON)
-        self.check_access(server, member)
-        address = await self._sign_ins.begin(server.id, member.author, conversation)
+        self.check_access(server, request.member)
+        address = await self._sign_ins.begin(server.id, request.author, request.conversation, on_page=request.on_page)
         host, label = urlsplit(address).hostname or "", code(server.name, _("the server")).strip("`")
         minutes = int(SIGN_IN_SECONDS // 60)
         shown_host = code(host, _("the address below"))
@@ -164,7 +164,7 @@ class SignInSteps:
             )
         yield Reply(_("Asking where to sign in to {server}…", server=server_label(server.config)))
         text = _("A new sign-in to {server}.", server=server_label(server.config))
-        yield await self.link(server, request.member, request.conversation, text)
+        yield await self.link(server, request, text)
 
     async def sign_out(self, request: CommandContext) -> Reply:
         """Sign out."""
@@ -215,7 +215,7 @@ def oauth_text(terms: OAuthTerms) -> str:
 @dataclass(frozen=True, slots=True)
 class SignInCompleted:
     """A completed sign-in. `server` is the slug and `title` the display name; `problem` is the reason for a failed
-    connection. Plain text.
+    connection. `on_page` is True if it began on a page of the console. Plain text.
     """
 
     server: str
@@ -223,6 +223,7 @@ class SignInCompleted:
     person: Author
     tools: int
     problem: str = ""
+    on_page: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +296,8 @@ class OAuthCallback:
         problem = server.problem or _("It is {status}.", status=status_word(server.status))
         problem = "" if server.status is ServerStatus.CONNECTED else problem
         tools = len(self._directory.capabilities(server).tools)
-        return SignInCompleted(server.name, server.config.title or server.name, sign_in.by, tools, problem)
+        title = server.config.title or server.name
+        return SignInCompleted(server.name, title, sign_in.by, tools, problem, sign_in.on_page)
 
     async def _tell(self, sign_in: SignedIn, completed: SignInCompleted) -> None:
         """Send a message to the user of the link, if possible."""

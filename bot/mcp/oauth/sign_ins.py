@@ -166,7 +166,7 @@ class OAuthSignIns:
         """Return the redirect URI of a server."""
         return self._identity_of(server).redirect_uri
 
-    async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
+    async def begin(self, server: str, by: Author, conversation: ConversationKey, *, on_page: bool = False) -> str:
         """Start a sign-in. Return the authorization URL for this user."""
         config = self._servers.definition(server)
         token_provider = self._token_provider(config)
@@ -176,7 +176,7 @@ class OAuthSignIns:
             sign_in = await self._prepare(config, token_provider, before, auth_server)
         await self._save_pending(key, before, sign_in)
         verifier = secrets.token_urlsafe(_VERIFIER_BYTES)
-        pending = PendingSignIn(key, by, conversation, sign_in, verifier, self.redirect_uri(server))
+        pending = PendingSignIn(key, by, conversation, sign_in, verifier, self.redirect_uri(server), on_page)
         try:
             state = await self._dependencies.store.begin(pending)
         except SecretUnavailable as error:
@@ -204,7 +204,7 @@ class OAuthSignIns:
                     "sign in again; if this happens again, one of the two servers may be after the account at the other"
                 ),
             )
-        signed_in_user = SignedIn(server, pending.by, pending.conversation)
+        signed_in_user = SignedIn(server, pending.by, pending.conversation, pending.on_page)
         await allowed(signed_in_user)
         config = self._servers.definition(server)
         if endpoint_fingerprint(config) != sign_in.place:
