@@ -9,7 +9,6 @@ COUNTERSIGN_HOME, is a choice of the folder.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import os
@@ -19,19 +18,20 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
-from dotenv import dotenv_values
 
 from bot.domain.characters import spell_hidden
 from bot.domain.launch_variables import variable_effect
 from bot.domain.locales import Locale, system_locale, use_locale
-from bot.domain.server_files import find_sections, plain_json
 from bot.errors import CountersignError, InvalidOption, SettingsError
 from bot.folders import HOME_VARIABLE, Folders, copy_defaults, find_folders, in_shell
 from bot.machine import drop_key_log, machine_problems
-from bot.settings import Settings, read_settings
+
+if TYPE_CHECKING:
+    # Loaded by commands with settings alone: other agents start `hook` for each of their calls.
+    from bot.settings import Settings
 
 P = ParamSpec("P")
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -48,9 +48,29 @@ def run_command(
     """Run a command with the loaded settings, in the language of the terminal, and exit with its code. A command that
     starts nothing and sends nothing needs no consent to the files of the working folder.
     """
-    locale = system_locale(os.environ)
-    with use_locale(locale):
-        code = _run(run, locale, debug=debug, needs_consent=needs_consent)
+
+    def start() -> int:
+        import asyncio  # noqa: PLC0415 - see the import of the settings
+
+        from bot.settings import read_settings  # noqa: PLC0415
+
+        _check_working_folder()
+        if needs_consent:
+            require_consent(find_folders())
+        settings = read_settings()
+        _fill_own_folders()
+        with use_locale(system_locale(os.environ).or_else(Locale(settings.language, settings.time_zone))):
+            return asyncio.run(run(settings))
+
+    run_plainly(start, debug=debug)
+
+
+def run_plainly(run: Callable[[], int], *, debug: bool = False, failed: int = FAILED) -> None:
+    """Run a command without settings in the language of the terminal, and exit with its code; with `failed` after an
+    error that is none of its options.
+    """
+    with use_locale(system_locale(os.environ)):
+        code = _run(run, debug=debug, failed=failed)
     raise typer.Exit(code)
 
 
@@ -68,36 +88,28 @@ def command(run: Callable[Concatenate[Settings, P], Coroutine[Any, Any, int]]) -
     return start
 
 
-def _run(
-    run: Callable[[Settings], Coroutine[Any, Any, int]], locale: Locale, *, debug: bool, needs_consent: bool
-) -> int:
+def _run(run: Callable[[], int], *, debug: bool, failed: int) -> int:
     printed = [str(problem) for problem in machine_problems()]
     for problem in printed:
         print_error(problem)
     drop_key_log()
     try:
-        _check_working_folder()
-        if needs_consent:
-            require_consent(find_folders())
-        settings = read_settings()
-        _fill_own_folders()
-        with use_locale(locale.or_else(Locale(settings.language, settings.time_zone))):
-            return asyncio.run(run(settings))
+        return run()
     except CountersignError as error:
         if debug:
             traceback.print_exc()
         if str(error) not in printed:
             print_error(str(error))
-        return USAGE if isinstance(error, SettingsError | InvalidOption) else FAILED
+        return USAGE if isinstance(error, SettingsError | InvalidOption) else failed
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # last resort: users get one line, not a traceback
         if isinstance(error, OSError) and output_failed("\n"):
-            return FAILED
+            return failed
         if debug:
             raise
         print_error(f"Something broke ({type(error).__name__}: {error}). Fix: run it with --debug to see where")
-        return FAILED
+        return failed
 
 
 def output_failed(last: str = "") -> bool:
@@ -179,8 +191,11 @@ def require_consent(folders: Folders) -> None:
 
 def _folder_lines(folders: Folders) -> Iterator[str]:
     """Yield what the files of a folder start, allow and set, each on one line, escaped and unmasked."""
-    from bot.admin.command import CommandRejected  # noqa: PLC0415 - the other commands ask nothing
+    from dotenv import dotenv_values  # noqa: PLC0415 - the other commands ask nothing
+
+    from bot.admin.command import CommandRejected  # noqa: PLC0415
     from bot.admin.servers.launch_consent import consent_facts  # noqa: PLC0415
+    from bot.domain.server_files import find_sections, plain_json  # noqa: PLC0415
     from bot.mcp.config.file import ConfigEntry, server_config  # noqa: PLC0415
     from bot.mcp.errors import InvalidDefinition  # noqa: PLC0415
 

@@ -45,7 +45,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     def run(*words: str, typed: str = "", **variables: str) -> Ended:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode()), encoding="utf-8"))
         monkeypatch.setattr(sys, "argv", ["countersign", *words])
         capsys.readouterr()
         with pytest.raises(SystemExit) as caught:
