@@ -33,7 +33,8 @@ _OWN_VARIABLE = re.compile(r"^\s*(?:export\s+)?(?:BOT_MODEL|MCP_[A-Z_]+|ADMIN_AP
 """Line of an `.env` that only this program has: others also have names such as DATABASE_URL."""
 _MAX_ENV_BYTES = 1 << 20
 _COMMAND = re.compile(
-    r"(?<![\w/.-])countersign ((?:audit|chat|config|db|doctor|run|secrets|servers|setup|tokens|usage)\b)"
+    r"(?<![\w/.-])countersign "
+    r"((?:ask|audit|chat|config|connect|db|doctor|hook|receipt|run|secrets|servers|setup|tokens|usage)\b)"
 )
 _PRIVATE = 0o700
 

@@ -47,7 +47,7 @@ HOMES = {
     "starlette": "web/",
     "typer": "cli/",
     "uvicorn": "web/server.py",
-    "yaml": "platforms/slack/manifest.py",
+    "yaml": "app/client_configuration.py platforms/slack/manifest.py",
     "yarl": "mcp/transports/pool.py platforms/discord/gateway.py",
 }
 

@@ -1,5 +1,5 @@
-"""The command line: words to options, errors to one line, endings to exit codes (0 ok, 1 failed, 2 usage, 130
-interrupted).
+"""The command line: words to options, errors to one line, endings to exit codes (0 ok, 1 failed, 2 usage, 3 not
+approved, 130 interrupted).
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ def main() -> None:
     gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
     import typer  # noqa: PLC0415 - loaded with the setting above
 
-    from bot.cli.commands import app  # noqa: PLC0415
+    if {*sys.argv[1:2]} & {"ask", "hook", "connect", "receipt"}:
+        # Other agents start these for each of their calls: the other commands load the settings.
+        from bot.cli.gateway import app  # noqa: PLC0415
+    else:
+        from bot.cli.commands import app  # noqa: PLC0415
     from bot.cli.execution import FAILED, USAGE, output_failed, print_error  # noqa: PLC0415
 
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):

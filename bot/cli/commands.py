@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bot import __version__
-from bot.cli import audit, config, database
+from bot.cli import audit, config, database, gateway
 from bot.cli.admin import WORDS, VerbatimCommand, secret_commands, servers, token_commands, usage
 from bot.cli.chat import chat, doctor, run
 from bot.cli.execution import USAGE
@@ -29,6 +29,7 @@ app.add_typer(secret_commands, name="secrets")
 app.add_typer(audit.commands, name="audit")
 app.add_typer(token_commands, name="tokens")
 app.add_typer(config.commands, name="config")
+app.add_typer(gateway.app)
 app.command()(chat)
 app.command()(run)
 app.command(cls=VerbatimCommand, context_settings=WORDS)(servers)
