@@ -49,6 +49,7 @@ NOT_RUN: Mapping[tuple[str, str], str] = {
     ("docs/discord.md", "countersign setup discord\n"): "asks a person: tests/stories/test_setup_discord.py",
     ("docs/deployment.md", "useradd"): "takes root; tests/deploy/test_packaging.py installs the package",
     ("docs/deployment.md", "systemd-run"): "needs systemd",
+    ("docs/gateway.md", "countersign ask"): "needs approvers; tests/cli/test_gateway.py",
     ("docs/operations.md", "countersign doctor --live"): "a person presses buttons; tests/stories/test_live_doctor.py",
     ("docs/troubleshooting.md", "countersign doctor --live"): "the same",
     ("docs/http-api.md", "curl"): "tests/docs/test_http_api.py runs these, with a call that waits for an approval",
