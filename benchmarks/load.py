@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import itertools
 import math
+import os
 import re
 import signal
 import sys
@@ -270,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.database == "sqlite":
             right = _carried(load, f"sqlite:///{folder / 'load.db'}", folder, "SQLite")
         else:
-            with running_server() as server:
+            with running_server(f"-{os.getpid()}") as server:
                 right = _carried(load, server.empty(), folder, "PostgreSQL")
     return 0 if right else 1
 

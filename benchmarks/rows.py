@@ -124,7 +124,7 @@ def _turn(sizes: Sizes, _machine: Machine) -> Iterator[Row]:
 
 
 def _processes(sizes: Sizes, machine: Machine) -> Iterator[Row]:
-    with running_server() as server:
+    with running_server(f"-{os.getpid()}") as server:
         (one, two), latency = asyncio.run(_measure_processes(sizes, server.empty(), server.empty()))
     yield Row("turns on PostgreSQL, two processes", "1/s", two, one, "one process")
     yield _timed("from a decision to the call by another process", latency, machine)

@@ -17,6 +17,7 @@ import argparse
 import asyncio
 import functools
 import gc
+import os
 import resource
 import subprocess
 import sys
@@ -169,7 +170,7 @@ def opened_ways(postgresql: str = "") -> Iterator[dict[str, Opened]]:
     """Yield the ways. `postgresql` is the address of an empty database, `own` for that of a new server."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         if postgresql == "own":
-            postgresql = stack.enter_context(running_server()).empty()
+            postgresql = stack.enter_context(running_server(f"-{os.getpid()}")).empty()
         folder, other = Path(name), Path(name) / "other"
         other.mkdir()
         ways: dict[str, Opened] = {PRODUCT: functools.partial(product, folder=folder)}
