@@ -40,6 +40,7 @@ HOMES = {
     "pydantic_settings": "settings.py",
     "referencing": "llm/tool_schemas.py mcp/argument_validation.py",
     "regex": "rendering/deceptive_text.py",
+    "rfc8785": "web/gateway/calls.py",
     "rich": "platforms/console/markdown_renderer.py",
     "slack_bolt": "platforms/slack/",
     "slack_sdk": "platforms/slack/",

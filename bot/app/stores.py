@@ -9,6 +9,7 @@ from bot.settings import Settings, read_environment
 from bot.storage.admin.api_tokens import SqlTokenStore
 from bot.storage.admin.browser_sessions import SqlBrowserSessionStore
 from bot.storage.admin.capabilities import SqlPinStore
+from bot.storage.admin.gateway_calls import SqlGatewayCallStore
 from bot.storage.admin.grants import SqlGrantStore
 from bot.storage.admin.installations import SqlInstallationStore
 from bot.storage.admin.policies import SqlPolicyStore
@@ -44,6 +45,7 @@ class Stores:
         self.quotas = SqlQuotas(database)
         self.leases = SqlLeases(database)
         self.pins = SqlPinStore(database)
+        self.gateway_calls = SqlGatewayCallStore(database)
         self.links = SqlLinkStore(database)
         self.sessions = SqlBrowserSessionStore(database, settings.console_session_idle, settings.console_session_max)
         self.tokens = SqlTokenStore(database)

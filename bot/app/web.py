@@ -115,6 +115,7 @@ def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSur
             runtime.turn_log, Surfaces((surface,)), member, partial(can_approve, services.rules)
         ),
         call_audit=services.stores.call_audit,
+        gateway_calls=services.stores.gateway_calls,
         models=frozenset(select_model(settings, name).name for name in settings.api_models),
         locales=services.locales,
         keeps_content=settings.keeps_content,

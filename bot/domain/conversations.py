@@ -7,6 +7,7 @@ from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from bot.domain.agents import AgentRef
+from bot.domain.gateway import GatewayRequest
 from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.messages import ToolCall
 
@@ -115,7 +116,7 @@ class InboundMessage:
     `message_id` is that of the user's message on its platform, if it is one. The results of `attached` calls go to
     the model with the text. `model` is one that the user chose, `provider:name`. `locale` is that of the
     conversation, for what everybody there reads; `author_locale` is the author's own. `agent` is one that the user
-    has named; without it, the one of the conversation answers.
+    has named; without it, the one of the conversation answers. `gateway` is the request of an agent for `call`.
     """
 
     keys: tuple[str, ...]
@@ -133,6 +134,7 @@ class InboundMessage:
     author_locale: Locale = UNKNOWN
     agent: AgentRef | None = None
     may_have_run: bool = False
+    gateway: GatewayRequest | None = None
 
 
 @lru_cache(maxsize=4096)

@@ -79,7 +79,9 @@ class Profile:
         return self.servers is None or server_id in self.servers
 
     def enables(self, tool: Tool) -> bool:
-        """Return True if this tool may be used with the profile."""
+        """Return True if this tool may be used with the profile. Rules alone decide on tools that run elsewhere."""
+        if tool.runs_elsewhere:
+            return True
         if not self.enables_server(tool.server_id):
             return False
         named = self.tools.get(tool.server_id)

@@ -114,6 +114,8 @@ class Tool:
     kind: ToolKind = ToolKind.CALL
     preview: str = ""
     """Name, as its server gives it, of the tool that shows what a call is about; empty without one."""
+    runs_elsewhere: bool = False
+    """An agent runs the tool itself once a call is approved (`bot.domain.gateway`)."""
     _digests: list[str] = field(default_factory=list, init=False, compare=False, repr=False)
     """`definition`, once it was asked for: it takes seconds for thousands of tools. A changed tool begins anew."""
 
@@ -169,8 +171,11 @@ class Tool:
 
     @property
     def repeatable(self) -> bool:
-        """True if a second run after a crash is safe: read-only or idempotent, as a trusted server says."""
-        return self.trusted and (self.annotations.read_only is True or self.annotations.idempotent is True)
+        """True if a second run after a crash is safe: read-only or idempotent, as a trusted server says, or if the call
+        has no effect here.
+        """
+        safe = self.annotations.read_only is True or self.annotations.idempotent is True
+        return self.runs_elsewhere or (self.trusted and safe)
 
     @property
     def destructive(self) -> bool:

@@ -20,6 +20,7 @@ from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment, Author, ConversationKey
 from bot.domain.elicitations import Elicitation, ElicitationResults
 from bot.domain.flows import Sources
+from bot.domain.gateway import GatewayRequest
 from bot.domain.grants import GrantUse
 from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.messages import Message, TextPart, ToolCall, ToolResult
@@ -153,6 +154,8 @@ class TurnInput:
     """The call of `again`, or the one that it repeats, had an unknown outcome."""
     deleted: bool = False
     """True if the user's message was deleted on its platform. Its text is DELETED_TEXT."""
+    gateway: GatewayRequest | None = None
+    """Request of another agent for `call`, without the arguments."""
 
     @property
     def agent_name(self) -> str:

@@ -60,6 +60,7 @@ from bot.domain.secrets import lookalikes, stored_secrets
 from bot.domain.tools import ArgumentError, Tool, canonical_json
 from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolStep, Turn
 from bot.engine.delegations import find_delegators
+from bot.engine.external_calls import toolbox_of_turn
 from bot.engine.locales import LocaleResolver
 from bot.engine.policy.approvers import check_approver
 from bot.engine.policy.rules import RuleBook
@@ -407,7 +408,9 @@ class ApprovalService:
         """Return the tool as its server offers it now; None after TOOLS_SECONDS."""
         try:
             async with asyncio.timeout(TOOLS_SECONDS):
-                return (await self._toolbox.offer(turn.conversation.workspace_key)).find(step.call.name)
+                return (await toolbox_of_turn(turn, self._toolbox).offer(turn.conversation.workspace_key)).find(
+                    step.call.name
+                )
         except TimeoutError:
             return None
 

@@ -44,6 +44,7 @@ from bot.engine.builtin_tools.read_result import ReadResult
 from bot.engine.builtin_tools.read_thread import ReadThread
 from bot.engine.builtin_tools.search_tools import SearchTools
 from bot.engine.elicitation import PendingElicitations
+from bot.engine.external_calls import toolbox_of_turn
 from bot.engine.policy.authorization import CallAuthorizer, reject_while_checking
 from bot.engine.policy.information_flow import UNTAINTED, ResultVisibility, Taint, taint_sources
 from bot.engine.policy.rules import RuleBook, Rules
@@ -254,8 +255,7 @@ class TurnRunner:
     async def _authorizer(self, taint: Taint = UNTAINTED) -> CallAuthorizer:
         """Return an authorizer. The member is looked up before the rules are read, so that the rules are the newest."""
         member = await self._member()
-        toolbox = self._dependencies.toolbox
-        seconds = self._settings.approval_seconds
+        toolbox, seconds = self._servers, self._settings.approval_seconds
         return CallAuthorizer(self._rules, seconds, member, taint, toolbox.argument_error, toolbox.secret_spans)
 
     async def _asker(self) -> Member | None:
@@ -275,10 +275,14 @@ class TurnRunner:
         return ResultVisibility(rules, rules.all, offered, turn.author, member, self._log)
 
     @cached_property
+    def _servers(self) -> Toolbox:
+        return toolbox_of_turn(self._record.turn, self._dependencies.toolbox)
+
+    @cached_property
     def _toolbox(self) -> TurnToolbox:
         search = SearchTools(self._enabled_tools, self._dependencies.prompts.tools.indexes)
         read_result = ReadResult(self._claim.conversation, self._log, self._visibility)
-        return TurnToolbox(self._dependencies.toolbox, (search, read_result, self._thread))
+        return TurnToolbox(self._servers, (search, read_result, self._thread))
 
     @cached_property
     def _thread(self) -> ReadThread:
@@ -317,7 +321,7 @@ class TurnRunner:
         """Return all tools of the workspace; the profile is applied per call. Only admins get the reasons why tools are
         missing, because they name addresses and places of secrets.
         """
-        offered = await self._dependencies.toolbox.offer(self._record.turn.conversation.workspace_key)
+        offered = await self._servers.offer(self._record.turn.conversation.workspace_key)
         if not offered.absent:
             return offered
         asker = await self._asker()
@@ -352,7 +356,12 @@ class TurnRunner:
         turn = self._record.turn
         authorizer = await self._authorizer()
         authorize = authorizer.authorize_rerun if turn.question.again else authorizer.authorize
-        return await self._ask_approvers([authorize(1, call, offered, turn.author)], offered, authorizer)
+        step = authorize(1, call, offered, turn.author)
+        if step.approval is not None and turn.question.gateway is not None:
+            limits = [step.approval.expires_in, turn.question.gateway.expires_in]
+            expires_in = min((limit for limit in limits if limit is not None), default=None)
+            step = replace(step, approval=replace(step.approval, expires_in=expires_in))
+        return await self._ask_approvers([step], offered, authorizer)
 
     async def _run_calls(self) -> None:
         """Run all ready calls concurrently. A call approved meanwhile starts at once."""

@@ -27,6 +27,7 @@ from bot.ports.stores import (
     CallAudit,
     DirectCall,
     FaultStore,
+    GatewayCallStore,
     GrantStore,
     InstallationStore,
     Leases,

@@ -13,6 +13,7 @@ from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.browser_sessions import BrowserSession
 from bot.domain.conversations import Author, ConversationKey
+from bot.domain.gateway import GatewayRecord
 from bot.domain.grants import Grant
 from bot.domain.health import Fault, FaultRecord
 from bot.domain.installations import Installation
@@ -125,6 +126,22 @@ class BrowserSessionStore(Protocol):
 
     async def end(self, session_id: str, by: Author) -> bool:
         """End a session. Return False if it has ended already."""
+
+
+class GatewayCallStore(Protocol):
+    """Calls that other agents ask for. Expired or deleted turns take theirs with them."""
+
+    async def add(self, call: GatewayRecord) -> GatewayRecord:
+        """Store a call. Return it, or the stored one that has its `attach_key`, or else the one with its `effect`."""
+
+    async def find(self, call_id: str) -> GatewayRecord | None:
+        """Return a call, None if there is none."""
+
+    async def save_turn(self, call_id: str, turn_id: str) -> None:
+        """Store the turn of a call."""
+
+    async def release(self, call_id: str) -> None:
+        """Let the next request like this call be a new call, unless an idempotency key says that it is the same."""
 
 
 class PolicyStore(Protocol):

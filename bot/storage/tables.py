@@ -16,6 +16,8 @@ faults 1-n fault_reports   reported faults, and their reporters
 api_tokens        tokens of the HTTP API, as hashes
 one_time_links    links to enter one secret or the console, for one user; tokens as hashes
 browser_sessions  sessions of users in the console; their secrets as hashes
+turns 1-1 gateway_calls       calls that other agents ask for, with the keys that recognize a repetition
+receipt_keys      keys that sign receipts, encrypted; the last one signs
 sign_ins          OAuth sign-ins by server and user, encrypted
 pending_sign_ins  started OAuth sign-ins; states as hashes
 installations     the app in workspaces, with encrypted tokens
@@ -469,6 +471,25 @@ browser_sessions = _table(
 )
 sa.Index("browser_sessions_user", browser_sessions.c.principal)
 sa.Index("browser_sessions_expiry", browser_sessions.c.expires_at)
+
+# The database itself enforces one open call of a repeated request, and one of an effect.
+gateway_calls = _table(
+    "gateway_calls",
+    *_key(sa.Text, "id"),
+    *_required(sa.Text, "token", "digest"),
+    *_required(sa.Double, "since", "created_at"),
+    sa.Column("attach_key", sa.Text, unique=True),
+    sa.Column("effect", StorableText, unique=True),
+    sa.Column("turn_id", sa.ForeignKey(turns.c.id, ondelete="CASCADE"), index=True),
+)
+
+# The body is encrypted, and bound to its number.
+receipt_keys = _table(
+    "receipt_keys",
+    *_key(sa.BigInteger, "number"),
+    *_required(sa.Text, "public", "body"),
+    *_required(sa.Double, "created_at"),
+)
 
 # The body is encrypted, and bound to its server and user.
 sign_ins = _table(

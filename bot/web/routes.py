@@ -175,8 +175,9 @@ _HANDLERS: Mapping[type[Exception], Handler] = {
 
 
 def build_api(dependencies: WebDependencies) -> FastAPI:
-    """Return the routes of every module in `bot.web.api`, sorted by module name."""
+    """Return the routes of every module in `bot.web.api`, sorted by module name, and those of the gateway."""
     names = [f"{bot.web.api.__name__}.{module.name}" for module in pkgutil.iter_modules(bot.web.api.__path__)]
+    names.append("bot.web.gateway.approvals")
     return api_routes(importlib.import_module(name).routes(dependencies) for name in names)
 
 

@@ -1,0 +1,1 @@
+"""The gateway: other agents ask for approvals of their calls."""
