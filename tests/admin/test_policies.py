@@ -169,7 +169,7 @@ async def test_the_list_has_the_policy_of_each_tool_and_the_rules_with_condition
     await held.ask("mcp policy set web-search ask")
     listed = await held.ask("mcp policy list notes")
     assert listed.table is not None
-    assert ("notes", "delete", "destructive", "blocked", "") in listed.table.rows
+    assert ("notes", "delete", "destructive", "blocked", "policy.toml:1") in listed.table.rows
     assert listed.table.rows[1][4] == "ask, on terms, just now by test:ana"
     told = facts(listed)
     assert list(told)[:2] == ["policy.toml:5", "policy.toml:10"]
@@ -394,6 +394,13 @@ async def test_a_call_that_happened_is_explained_as_it_was_decided_then() -> Non
         "approved by": "2 of test:ana",
         "decided": "denied by Ben",
     }
+
+
+async def test_a_server_alone_is_explained_tool_by_tool() -> None:
+    listed = await command_harness().ask("mcp policy explain notes")
+    assert listed.table is not None
+    assert {row[0]: row[1:3] for row in listed.table.rows}["delete"] == ("blocked", "policy.toml:notes.delete")
+    assert ("mcp", "policy", "explain", "notes", "delete") in listed.table.opens
 
 
 async def test_a_call_without_a_policy_result_or_of_another_workspace_has_nothing_to_explain() -> None:

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bot.admin.command import CommandContext, CommandRejected, option, verb
+from bot.admin.command import CommandContext, CommandRejected, NotFoundRejection, option, verb
 from bot.admin.servers.directory import ServerVerbs
 from bot.admin.servers.listing import risk
 from bot.admin.servers.review import refused_tools, withheld_tools
-from bot.admin.text_format import POLICY_WORDS, parse_user, status_word
+from bot.admin.text_format import POLICY_WORDS, page_of, page_rows, parse_user, status_word
 from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
-from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply
+from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, Table
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.flows import Sends, Words
 from bot.domain.lenient_json import DuplicateName, parse_json
@@ -69,18 +69,40 @@ class PolicyExplain(ServerVerbs):
             wanted, f"{request.conversation.workspace_key}:"
         )
         if not results:
-            raise CommandRejected(
-                _(
-                    "No call of that id was asked for here. Of a call that was not, say server and tool: "
-                    "`/mcp policy explain SERVER TOOL`."
-                )
-            )
+            return await self._tools(wanted, request)
         call_facts = [self._earlier_result(conversation, step) for conversation, step in results]
         return Reply(
             _("What was decided of this call, when it was asked for.")
             if len(results) == 1
             else _("What was decided of these {count} calls, when they were asked for.", count=len(results)),
             details=tuple(fact for facts in call_facts for fact in facts),
+        )
+
+    async def _tools(self, name: str, request: CommandContext) -> Reply:
+        """Return the rule that decides about each tool of a server."""
+        try:
+            server = await self._directory.find_synced(name, request.conversation)
+        except NotFoundRejection:
+            text = _(
+                "No call of that id was asked for here. Of a call that was not, say server and tool: "
+                "`/mcp policy explain SERVER TOOL`."
+            )
+            raise CommandRejected(text) from None
+        tools = self._directory.callable_tools(server)
+        rules = self._dependencies.administration.rules(request.conversation)
+        page, command = page_rows(tools, request.arguments.page), ("mcp", "policy", "explain", server.name)
+        results = [rules.judge(tool).stored for tool in page]
+        return Reply(
+            _("Policies · {count}", count=len(tools)),
+            Table(
+                ("tool", "policy", "decided by", "because"),
+                tuple(
+                    (tool.original_name, POLICY_WORDS[result.policy], result.rule or _("the default"), result.why)
+                    for tool, result in zip(page, results, strict=True)
+                ),
+                tuple((*command, tool.original_name) for tool in page),
+            ),
+            page=page_of(request.arguments.page, len(tools), command),
         )
 
     async def _hypothetical(self, request: CommandContext) -> Reply:

@@ -231,7 +231,7 @@ class ServerPolicies(ServerVerbs):
         opens = tuple(("mcp", "policy", "set", row[0], *((row[1],) if row[2] else ())) for row in page)
         return Reply(
             _("Policies · {count}", count=len(rows)),
-            Table(("server", "tool", "risk", "policy", "set by an admin"), tuple(page), opens),
+            Table(("server", "tool", "risk", "policy", "set by"), tuple(page), opens),
             tuple(others),
             page=page_of(request.arguments.page, len(rows), command),
         )
@@ -240,12 +240,14 @@ class ServerPolicies(ServerVerbs):
         """Return the policy of each tool, with the rules about this server that depend only on the tool's name."""
         plain = [rule for rule in rules if rule.plain and rule.server_id == server.id]
         tools = self._directory.callable_tools(server)
-        policy_of = self._dependencies.administration.rules(request.conversation).policy_of
+        in_force = self._dependencies.administration.rules(request.conversation)
         rows = [self._general(server, rule) for rule in plain if rule.tool == ANY]
         for tool in tools:
             setting = format_enumeration(self._setting(rule) for rule in plain if rule.tool == tool.original_name)
-            holds = POLICY_WORDS[policy_of(tool)]
-            rows.append((server.name, tool.original_name, risk(tool), holds, setting))
+            judged = in_force.judge(tool)
+            source = judged.stored.rule if judged.rule is not None and judged.rule.of_file else ""
+            holds = POLICY_WORDS[judged.stored.policy]
+            rows.append((server.name, tool.original_name, risk(tool), holds, setting or source))
         known = {tool.original_name for tool in tools} | {ANY}
         for rule in plain:
             if rule.tool not in known:

@@ -559,17 +559,18 @@ class ServerListing(Verbs):
         ]
         if own:
             choices.append((_("as the other rules say"), (*words, "clear", *subject)))
+        rule = judged.rule
         decided = {
-            "rule": judged.stored.rule or _("the default"),
+            "rule": _("a rule of {who}", who=rule.by) if rule and rule.by else judged.stored.rule or _("the default"),
             "policy": _POLICIES[judged.stored.policy],
-            "reason": judged.stored.why,
         }
+        note = _("{rule} decides: {policy}.", **decided)
         return RowChoice(
             _("Policy of {tool}", tool=tool.original_name),
             tuple(choices),
             str(_POLICIES[own.policy if own else judged.stored.policy]),
             column=2,
-            note="" if own and own is judged.rule else _("{rule} decides: {policy}. {reason}", **decided),
+            note="" if own and own is rule else sentences(note, judged.stored.why if judged.passed else ""),
         )
 
     def _tool_state(self, server: VisibleServer, tool: Tool, waiting: Collection[str], request: CommandContext) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
+from itertools import takewhile
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -169,7 +171,12 @@ class _Console:
             return ""
         if find_verb(self._commands.verbs.get(command, ()), words) is None:
             return ""
-        return self._templates.url(command_path((command, *words)))
+        known = takewhile(lambda word: not _PLACEHOLDER.fullmatch(word), words)
+        return self._templates.url(command_path((command, *known)))
+
+
+_PLACEHOLDER = re.compile("@?[A-Z]{2,}|…")
+"""A word of a command line that the reader replaces by another, in a reply."""
 
 
 async def _static_file(request: Request) -> Response:

@@ -44,7 +44,9 @@ _DECISIONS = {"approve": DecisionType.APPROVE, "deny": DecisionType.DENY}
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """A call with the texts of its card, for a template. `facts` are its circumstances by name."""
+    """A call with the texts of its card, for a template. `facts` are its circumstances by name, `state` is what became
+    of it after its decision.
+    """
 
     turn: Turn
     step: ToolStep
@@ -54,6 +56,7 @@ class CallView:
     reason: str
     facts: tuple[tuple[str, str], ...]
     outcome: str
+    state: str
 
     @property
     def is_open(self) -> bool:
@@ -102,9 +105,8 @@ def call_view(turn: Turn, step: ToolStep, view: TurnView | None, *, is_whole: bo
     reason = next((each.reason for each in entries if isinstance(each, ApprovalEntry) and step in each.calls), "")
     state = tool_text(tool_status(step, view)) if view is not None and step.status is not StepStatus.AWAITING else ""
     title = cards.headline(step, card).removesuffix("?")
-    return CallView(
-        turn, step, step.approval, card, title, reason, tuple(_facts(turn, step, step.approval)), card.outcome or state
-    )
+    facts = tuple(_facts(turn, step, step.approval))
+    return CallView(turn, step, step.approval, card, title, reason, facts, card.outcome or state, state)
 
 
 def _facts(turn: Turn, step: ToolStep, approval: Approval) -> list[tuple[str, str]]:
@@ -222,6 +224,7 @@ class ApprovalPages:
                 if isinstance(button.action, Approve)
             ],
             notice=notice,
+            decided=call.form.get("decided") if notice and not call.is_post else "",
             state=pending_state(pending),
             number=number,
             of=max(1, -(-pending.count // CALLS_A_PAGE)),
@@ -266,7 +269,11 @@ class ApprovalPages:
         self, call: ConsoleRequest, turn: Turn, step: ToolStep, notice: str = "", status: int = 200
     ) -> Response:
         view = await self._view(turn, step)
-        return call.page("approval.html", status, each=view, notice=notice, question=None, is_whole=False)
+        is_asker = turn.author.principal == call.viewer.author.principal
+        path = conversation_path(turn.conversation) if is_asker else ""
+        return call.page(
+            "approval.html", status, each=view, notice=notice, question=None, is_whole=False, conversation=path
+        )
 
     async def _open(self, call: ConsoleRequest, turn: Turn, step: ToolStep) -> Response:
         """Show the whole call to an approver. The engine records that it was shown."""

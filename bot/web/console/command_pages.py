@@ -42,6 +42,7 @@ from bot.web.console.dependencies import ConsoleDependencies
 from bot.web.console.menu import (
     BUTTONS,
     COMMANDS_PATH,
+    ENTRIES,
     SERVER_WORDS,
     PageSection,
     command_path,
@@ -203,16 +204,18 @@ class CommandPages:
         entry = entry_of((line.command, *line.all_words))
         related = call.menu.related(line.command, verb, call.viewer.member)
         subject = line.arguments.get(verb.places[0].name) if related else ""
-        summary = str(verb.summary)
+        parent = next((other for other in ENTRIES if other.words[:1] == (line.command,)), None)
+        summary = _heading(str(verb.summary))
         fields, offered = self._fields(line, call.viewer.conversation)
         # Of a verb that reads, its subject stands above: then there is nothing to filter by.
         is_bare = verb.reads and bool(subject) and len(fields) == 1
         few = _SHOWN_OPTIONS + 1 if verb.reads else len(verb.places)
         first = few if len(fields) > _SHOWN_OPTIONS else len(fields)
         return {
-            "title": str(entry.title) if entry else subject or f"{summary[:1].upper()}{summary[1:]}",
+            "title": str(entry.title) if entry else subject or call.form.get("title") or summary,
             "summary": summary,
             "entry": entry,
+            "parent": None if entry else parent,
             "line": line,
             "subject": subject,
             "related": _related(line.command, related, subject) if subject else [],
@@ -387,11 +390,18 @@ _NOTHING: Mapping[str, Any] = {
     "summary": "",
     "subject": "",
     "entry": None,
+    "parent": None,
     "line": None,
     "related": [],
     "buttons": {},
     "with_parameters": False,
 }
+
+
+def _heading(summary: str) -> str:
+    """Return the first clause of a verb's summary; others are hints for a command line."""
+    clause = re.split("[;。]", summary)[0]
+    return f"{clause[:1].upper()}{clause[1:]}"
 
 
 def _option_words(verb: Verb, form: Any) -> list[str]:
@@ -414,7 +424,8 @@ def _option_words(verb: Verb, form: Any) -> list[str]:
 
 def _field_of(parameter: Parameter, names: Sequence[str], values: Sequence[str]) -> Field:
     """Return the field of a parameter with its given values."""
-    label = parameter.name.replace("-", " ")
+    # Most names are words of tables, too, which the catalogues have.
+    label = _(parameter.name.replace("-", " "))
     choices = tuple(parameter.metavar.split("|")) if "|" in parameter.metavar else parameter.choices
     value = values[-1] if values else ""
     kind = FieldKind.TEXT
