@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from time import time
 from typing import TypeVar
+from urllib.parse import quote
 from uuid import uuid4
 
 from bot.admin.command import CONFIRM, HELP, Command, CommandContext, CommandRejected, VerbHandler
@@ -62,7 +63,7 @@ from bot.domain.commands import (
     Table,
     Verb,
 )
-from bot.domain.conversations import ConversationKey, Member
+from bot.domain.conversations import HTTP, ConversationKey, Member
 from bot.domain.turns import Notice, StepStatus, ToolRef, ToolStep, Turn
 from bot.engine.delegations import decidable
 from bot.engine.policy.rules import RuleBook, is_expected_approver
@@ -159,7 +160,10 @@ def pending_call_blocks(call: PendingCall, now: float) -> Iterator[Block]:
     if card is None:
         return
     yield from pending_line(call.step, card, now, call.turn.question.agent_name)
-    place = Text(str(DIRECT_CONVERSATION)) if call.is_direct else ChannelLink(call.turn.conversation.channel)
+    conversation = call.turn.conversation
+    place: Span = Text(str(DIRECT_CONVERSATION)) if call.is_direct else ChannelLink(conversation.channel)
+    if conversation.platform == HTTP:
+        place = Text(_("the console"))
     link: tuple[Span, ...] = (Text(" · "), Link(call.card_url, str(OPEN_CARD))) if call.card_url else ()
     yield Footer((*fill_spans(_("In {place}"), place=place), *link))
     yield open_call_buttons(call.step, card)
@@ -369,10 +373,11 @@ class PendingCallReader:
     members: Surfaces = Surfaces(())
 
     async def read(self, member: Member, workspace_key: str, start: int, count: int) -> PendingCalls:
-        """Return the calls of a workspace that wait for this user, oldest first, from `start` on. Raises
-        CountersignError.
+        """Return the calls of a workspace that wait for this user, oldest first, from `start` on, also those of its
+        users in the console. Raises CountersignError.
         """
-        return await self.read_within(member, (f"{workspace_key}:",), start, count)
+        key_prefixes = (f"{workspace_key}:", f"{HTTP}:{quote(workspace_key, safe='')}:")
+        return await self.read_within(member, key_prefixes, start, count)
 
     async def read_within(self, member: Member, key_prefixes: Sequence[str], start: int, count: int) -> PendingCalls:
         """Return the calls in conversations with these key prefixes, as `read`."""
@@ -394,7 +399,7 @@ class PendingCallReader:
             return None
         turn, step = call
         url = ""
-        if self.directory is not None:
+        if self.directory is not None and turn.conversation.platform != HTTP:
             view, refs = await self.log.get_view(turn.id), await self.log.get_message_refs(turn.id)
             url = await self.directory.card_url(view, approval_id, refs)
         return PendingCall(turn, step, url, self.is_direct(turn.conversation))

@@ -30,7 +30,7 @@ from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import ApprovalEntry, timeline, tool_status, tool_text
 from bot.web.console.dependencies import ConsoleDependencies
 from bot.web.console.menu import APPROVALS_PATH
-from bot.web.console.places import conversation_path, key_prefixes
+from bot.web.console.places import conversation_path, key_prefixes, place_name
 from bot.web.console.rendering import HEADERS
 from bot.web.console.request import ConsoleRequest, read_number
 from bot.web.console.sessions import Viewer
@@ -110,7 +110,7 @@ def call_view(turn: Turn, step: ToolStep, view: TurnView | None, *, is_whole: bo
 
 
 def _facts(turn: Turn, step: ToolStep, approval: Approval) -> list[tuple[str, str]]:
-    conversation, now = turn.conversation, time.time()
+    now = time.time()
     end = cards.earliest_expiry([approval], now)
     expires = _("never")
     if end is not None:
@@ -119,7 +119,7 @@ def _facts(turn: Turn, step: ToolStep, approval: Approval) -> list[tuple[str, st
         (_("asked by"), cards.asker_name(approval)),
         (_("agent"), single_line(turn.question.agent_name, 60)),
         (_("question"), single_line(turn.question.typed_text, 200)),
-        (_("place"), single_line(f"{conversation.platform} {conversation.channel}", 100)),
+        (_("place"), place_name(turn.conversation)),
         (_("approvers"), cards.required_approvers_text(step, approval) or cards.approver_reason(step)),
         (_("approved so far"), cards.approved_by_text(approval)),
         (_("why it asks"), cards.approver_reason(step)),

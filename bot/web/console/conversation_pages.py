@@ -24,12 +24,11 @@ from bot.i18n import _
 from bot.ports import ConversationSummary, PendingApproval
 from bot.rendering import timeline as lines
 from bot.rendering.elicitation_card import elicitation_card
-from bot.rendering.text_safety import single_line
 from bot.web.console.approval_pages import call_view
 from bot.web.console.command_pages import TextFile
 from bot.web.console.dependencies import ConsoleDependencies
 from bot.web.console.menu import CONVERSATIONS_PATH
-from bot.web.console.places import conversation_path, format_id, is_own, key_prefixes, own_key
+from bot.web.console.places import conversation_path, format_id, is_own, key_prefixes, own_key, place_name
 from bot.web.console.rendering import HEADERS
 from bot.web.console.request import ConsoleRequest, read_number
 from bot.web.console.sessions import Viewer
@@ -146,7 +145,7 @@ class ConversationPages:
             ],
             title=(summary.title if summary is not None else "") or _("Conversation"),
             id=format_id(key),
-            place=single_line(f"{key.platform} {key.channel}", 100),
+            place=place_name(key),
             is_own=own,
             is_live=any(not view.turn.status.ended for view in views),
             more=summary is not None and summary.turns > len(views),
@@ -298,7 +297,7 @@ def _row(summary: ConversationSummary) -> dict[str, str]:
         "state": str(status_word(summary.state)),
         "turns": str(summary.turns),
         "by": summary.started_by,
-        "place": f"{summary.key.platform} {summary.key.channel}",
+        "place": place_name(summary.key),
         "when": format_ago(summary.updated_at, time.time()),
     }
 

@@ -12,6 +12,8 @@ from urllib.parse import quote
 
 from bot.domain.api_clients import EVERYWHERE_ROLE
 from bot.domain.conversations import HTTP, ConversationKey
+from bot.i18n import _
+from bot.rendering.text_safety import single_line
 from bot.web.console.menu import CONVERSATIONS_PATH
 from bot.web.console.sessions import Viewer
 
@@ -36,6 +38,12 @@ def own_key(viewer: Viewer, thread: str = "") -> ConversationKey:
 def is_own(viewer: Viewer, key: ConversationKey) -> bool:
     """Return True if the user can ask in a conversation from here."""
     return key == own_key(viewer, key.thread or "-")
+
+
+def place_name(key: ConversationKey) -> str:
+    """Return the place of a conversation for a reader; API tokens have channels without a colon."""
+    is_console = key.platform == HTTP and ":" in key.channel
+    return _("the console") if is_console else single_line(f"{key.platform} {key.channel}", 100)
 
 
 def format_id(key: ConversationKey) -> str:
