@@ -89,6 +89,7 @@ pictures: $(VENV)/.installed-dev  ## draw the documents' pictures again, from th
 	@$(BIN)/python docs/pictures/slack.py
 	@$(BIN)/python docs/pictures/discord_pictures.py
 	@$(BIN)/python docs/pictures/web.py
+	@$(BIN)/python docs/pictures/console.py
 
 lock:  ## resolve the dependencies again (needs uv)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-annotate \

@@ -36,7 +36,7 @@ def photograph(document: str, path: Path, width: int) -> None:
           addEventListener("load", () => document.fonts.ready.then(() => {
             document.title = Math.ceil(document.body.getBoundingClientRect().height) }))
         </script>"""
-        source.write_text("".join(_stylesheets()) + document + measure, encoding="utf-8")
+        source.write_text("".join(stylesheets(FONTS.as_uri())) + document + measure, encoding="utf-8")
         address = source.as_uri()
         seen = _browse(folder, "--dump-dom", f"--window-size={width},10", address)
         height = re.search(r"<title>(\d+)</title>", seen)
@@ -45,13 +45,14 @@ def photograph(document: str, path: Path, width: int) -> None:
         _browse(folder, f"--screenshot={path}", f"--window-size={width},{height[1]}", address)
 
 
-def _stylesheets() -> Iterable[str]:
+def stylesheets(address: str) -> Iterable[str]:
+    """Yield links to the stylesheets of the fonts, whose folder has this address."""
     for package, names in STYLES.items():
         folder = FONTS / re.sub(r"\W+", "-", package)
         if not folder.exists():
             _install(package, folder)
         for name in names:
-            yield f'<link rel="stylesheet" href="{(folder / "package" / f"{name}.css").as_uri()}">'
+            yield f'<link rel="stylesheet" href="{address}/{folder.name}/package/{name}.css">'
 
 
 def _install(package: str, folder: Path) -> None:

@@ -30,6 +30,11 @@ def test_every_picture_is_there(drawing: ModuleType) -> None:
     assert {f"web-{name}.png" for name in drawing.pictures()} == {path.name for path in PICTURES.glob("web-*.png")}
 
 
+def test_the_guide_of_the_console_shows_every_picture_of_it() -> None:
+    shown = set(re.findall(r"pictures/(console-[a-z-]+\.png)", (PICTURES.parent / "console.md").read_text("utf-8")))
+    assert shown == {path.name for path in PICTURES.glob("console-*.png")}
+
+
 def test_nothing_is_loaded_from_elsewhere(drawing: ModuleType) -> None:
     for picture in drawing.pictures().values():
         for document in picture.documents:
