@@ -14,6 +14,7 @@ from bot.storage.admin.grants import SqlGrantStore
 from bot.storage.admin.installations import SqlInstallationStore
 from bot.storage.admin.policies import SqlPolicyStore
 from bot.storage.admin.profiles import SqlProfileStore
+from bot.storage.admin.receipt_keys import SqlReceiptKeyStore
 from bot.storage.admin.server_secrets import SqlLinkStore
 from bot.storage.admin.servers import SqlServerStore
 from bot.storage.admin.sign_ins import SqlSignInStore
@@ -46,6 +47,7 @@ class Stores:
         self.leases = SqlLeases(database)
         self.pins = SqlPinStore(database)
         self.gateway_calls = SqlGatewayCallStore(database)
+        self.receipt_keys = SqlReceiptKeyStore(database, box)
         self.links = SqlLinkStore(database)
         self.sessions = SqlBrowserSessionStore(database, settings.console_session_idle, settings.console_session_max)
         self.tokens = SqlTokenStore(database)

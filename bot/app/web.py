@@ -116,9 +116,11 @@ def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSur
         ),
         call_audit=services.stores.call_audit,
         gateway_calls=services.stores.gateway_calls,
+        receipt_keys=services.stores.receipt_keys,
         models=frozenset(select_model(settings, name).name for name in settings.api_models),
         locales=services.locales,
         keeps_content=settings.keeps_content,
+        issuer=(settings.public_url or "countersign").rstrip("/"),
     )
 
 
@@ -144,6 +146,8 @@ async def serve_web(
             routes, dependencies.tokens, secret_value(settings.admin_api_token), shares=shares
         )
         pages = [*pages, *(applications.documentation_routes(routes) if settings.api_docs else ())]
+        receipts = importlib.import_module("bot.web.gateway.receipts")
+        pages += [receipts.keys_route(receipts.Receipts(dependencies.receipt_keys, dependencies.issuer))]
     app = applications.application(hooks, api=api, pages=pages, language=settings.language)
     proxies = server.TrustedProxies(settings.forwarded_allow_ips)
     async with server.serve(app, settings.web_host, settings.port, proxies=proxies) as port:

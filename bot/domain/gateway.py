@@ -61,5 +61,14 @@ class GatewayRecord:
     turn_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ReceiptKey:
+    """Key that signs receipts. `public` is its public JWK as JSON; the one with the highest number signs."""
+
+    number: int
+    public: str
+    created_at: float
+
+
 KEYED = "key:"
 """Prefix of an `attach_key` of an idempotency key, which counts as long as the call is stored."""

@@ -40,6 +40,7 @@ from bot.ports.stores import (
     QuotaExceeded,
     QuotaGranted,
     Quotas,
+    ReceiptKeyStore,
     ServerStore,
     TokenStore,
     UsageStore,

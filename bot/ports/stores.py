@@ -13,7 +13,7 @@ from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.browser_sessions import BrowserSession
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.gateway import GatewayRecord
+from bot.domain.gateway import GatewayRecord, ReceiptKey
 from bot.domain.grants import Grant
 from bot.domain.health import Fault, FaultRecord
 from bot.domain.installations import Installation
@@ -140,8 +140,23 @@ class GatewayCallStore(Protocol):
     async def save_turn(self, call_id: str, turn_id: str) -> None:
         """Store the turn of a call."""
 
-    async def release(self, call_id: str) -> None:
-        """Let the next request like this call be a new call, unless an idempotency key says that it is the same."""
+    async def release(self, call_id: str) -> bool:
+        """Let the next request like this call be a new call, unless an idempotency key says that it is the same. Return
+        False if that was so before.
+        """
+
+
+class ReceiptKeyStore(Protocol):
+    """Keys that sign receipts, their private parts stored encrypted."""
+
+    async def keys(self) -> Sequence[ReceiptKey]:
+        """Return all keys by number."""
+
+    async def add(self, number: int, public: str, private: str) -> ReceiptKey:
+        """Store a key unless there is one of this number. Return the stored one. Raises SecretUnavailable."""
+
+    async def open_private(self, number: int) -> str:
+        """Return the private part of a key. Raises SecretUnavailable."""
 
 
 class PolicyStore(Protocol):

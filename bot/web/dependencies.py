@@ -9,7 +9,16 @@ from bot.admin.dependencies import CommandDependencies
 from bot.domain.conversations import Member
 from bot.domain.turns import ToolStep, Turn
 from bot.engine.locales import LocaleResolver
-from bot.ports import CallAudit, Commands, EngineApi, GatewayCallStore, PendingApproval, TokenStore, UserActivity
+from bot.ports import (
+    CallAudit,
+    Commands,
+    EngineApi,
+    GatewayCallStore,
+    PendingApproval,
+    ReceiptKeyStore,
+    TokenStore,
+    UserActivity,
+)
 from bot.web.surface import ApiSurface
 
 
@@ -17,9 +26,9 @@ from bot.web.surface import ApiSurface
 class WebDependencies:
     """Dependencies of the routes. `user_activity` lists pending calls, `find_approval` returns the call of an approval,
     `may_approve` returns a test of the calls that a member may approve now, also for others. `call_audit` records calls
-    without a turn, `gateway_calls` stores calls that other agents ask for. Requests may choose one of `models`,
-    `provider:name`. `locales` resolves languages and time zones. `keeps_content` is False if no history of
-    conversations is stored.
+    without a turn. `gateway_calls` stores calls that other agents ask for, and `receipt_keys` the keys of their
+    receipts, which name `issuer`. Requests may choose one of `models`, `provider:name`. `locales` resolves languages
+    and time zones. `keeps_content` is False if no history of conversations is stored.
     """
 
     engine: EngineApi
@@ -32,6 +41,8 @@ class WebDependencies:
     may_approve: Callable[[Member], Callable[[PendingApproval], Awaitable[bool]]]
     call_audit: CallAudit
     gateway_calls: GatewayCallStore
+    receipt_keys: ReceiptKeyStore
     models: frozenset[str] = frozenset()
     locales: LocaleResolver = LocaleResolver()
     keeps_content: bool = True
+    issuer: str = "countersign"

@@ -9,8 +9,11 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.gateway import KEYED, GatewayRecord
+from bot.errors import SecretUnavailable
 from bot.ports import GatewayCallStore
 from bot.storage.admin.gateway_calls import SqlGatewayCallStore
+from bot.storage.admin.receipt_keys import SqlReceiptKeyStore, read_encrypted_receipt_keys
+from bot.storage.encryption import generate_key, make_box
 from bot.storage.tables import turns
 from tests.fakes.parts import message
 from tests.turn_log_harness import Harness
@@ -44,8 +47,9 @@ async def test_a_released_call_is_attached_to_by_its_idempotency_key_alone(store
     keyed = replace(CALL, id="c2", attach_key=f"{KEYED}1", effect=None)
     await store.add(CALL)
     await store.add(keyed)
-    await store.release("c1")
-    await store.release("c2")
+    assert await store.release("c1")
+    assert not await store.release("c1")
+    assert not await store.release("c2")
     assert (await store.add(replace(CALL, id="c3"))).id == "c3"
     assert (await store.add(replace(keyed, id="c4"))).id == "c2"
 
@@ -57,3 +61,16 @@ async def test_a_call_is_deleted_with_its_turn(harness: Harness, store: GatewayC
     assert await store.find(CALL.id) == replace(CALL, turn_id=receipt.turn_id)
     await harness.database.run(lambda connection: connection.execute(sa.delete(turns)))
     assert await store.find(CALL.id) is None
+
+
+async def test_the_first_of_concurrent_keys_with_one_number_is_stored_encrypted(harness: Harness) -> None:
+    key = generate_key()
+    store = SqlReceiptKeyStore(harness.database, make_box(key))
+    stored = await asyncio.gather(*(store.add(1, f"public {n}", f"private {n}") for n in range(3)))
+    assert {each.public for each in stored} == {stored[0].public}
+    assert [each.number for each in await store.keys()] == [1]
+    assert await store.open_private(1) == stored[0].public.replace("public", "private")
+    (row,) = await harness.database.run(read_encrypted_receipt_keys)
+    assert "private" not in row.ciphertext
+    with pytest.raises(SecretUnavailable):
+        await SqlReceiptKeyStore(harness.database, make_box(generate_key())).open_private(1)

@@ -378,7 +378,9 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     ),
     "bot/web/api/servers.py": frozenset({"It was there, and has been changed (`upsert`).", "Its secret is missing."}),
     "bot/web/api/tools.py": frozenset({"It waits for an approval, or is still running."}),  # OpenAPI
-    "bot/web/gateway/approvals.py": frozenset({"The same call was asked for before.", "The call is new."}),  # OpenAPI
+    "bot/web/gateway/approvals.py": frozenset(  # OpenAPI
+        {"The same call was asked for before.", "The call is new.", "The call still waits for an approval."}
+    ),
     "bot/web/authentication.py": frozenset({"Bearer"}),
     "bot/web/parameters.py": frozenset({"Made with `countersign tokens create`, or ADMIN_API_TOKEN."}),
     "bot/web/limits.py": frozenset(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from bot.domain.api_clients import ApiRole
+from bot.errors import CountersignError
+from bot.web.gateway.receipts import RECEIPT_SECONDS, ROTATION_SECONDS, Receipts, verify_receipt
 from tests.fakes.parts import ANA
 from tests.web.api_server import Api, opened_api
 
@@ -245,3 +248,133 @@ async def test_markup_and_long_arguments_come_back_as_they_were(tmp_path: Path) 
         assert (await api.post(address, json={"approved": True}, token=boss)).status_code == 200
         answer = await read(api, agent, asked["approvalId"], wait=30)
         assert (answer["status"], answer["arguments"]) == ("approved", arguments)
+
+
+# -------------------- receipts
+
+
+async def approve(api: Api, agent: str, boss: str, **more: Any) -> Any:
+    asked = await ask(api, agent, {**DEPLOY, **more})
+    await decide(api, boss)
+    return await read(api, agent, asked["approvalId"], wait=30)
+
+
+async def keys_of(api: Api) -> Any:
+    return (await api.get("/.well-known/jwks.json", token=None)).json()
+
+
+async def test_a_receipt_is_checked_without_asking(tmp_path: Path) -> None:
+    async with a_gateway(tmp_path) as (api, agent, boss):
+        answer = await approve(api, agent, boss, audience="deployer")
+        claims = verify_receipt(answer["receipt"], await keys_of(api), "deployer", answer["arguments"])
+        assert (claims["sub"], claims["jti"], claims["aud"]) == ("api:ci", answer["approvalId"], "deployer")
+        assert (claims["server"], claims["tool"], claims["decision"]) == ("ci", "deploy", "approved")
+        assert (claims["deciders"], claims["edited"]) == (["boss"], False)
+        (key,) = (await keys_of(api))["keys"]
+        assert "d" not in key
+        again = await read(api, agent, answer["approvalId"])
+        assert again["receipt"] == answer["receipt"]
+
+
+async def test_a_receipt_counts_for_its_audience_arguments_and_keys_alone(tmp_path: Path) -> None:
+    async with a_gateway(tmp_path) as (api, agent, boss):
+        answer = await approve(api, agent, boss)
+        receipt, keys = answer["receipt"], await keys_of(api)
+        assert verify_receipt(receipt, keys, "ci")["aud"] == "ci"
+        head, _dot, rest = receipt.partition(".")
+        body, _dot, signature = rest.partition(".")
+        other = await approve(api, agent, boss, title="again")
+        for wrong, audience, arguments in (
+            (receipt, "deployer", None),
+            (receipt, "ci", {"env": "prod", "version": "1.3"}),
+            (f"{head}.{body}.{signature[:-4]}AAAA", "ci", None),
+            (f"{head}.{other['receipt'].split('.')[1]}.{signature}", "ci", None),
+            (f"eyJhbGciOiJub25lIn0.{body}.", "ci", None),
+            ("", "ci", None),
+            ("💡", "ci", None),
+        ):
+            with pytest.raises(CountersignError):
+                verify_receipt(wrong, keys, audience, arguments)
+        with pytest.raises(CountersignError):
+            verify_receipt(receipt, {"keys": []}, "ci")
+
+
+async def test_a_call_without_an_approval_has_no_receipt(tmp_path: Path) -> None:
+    async with a_gateway(tmp_path) as (api, agent, _boss):
+        assert (await ask(api, agent))["receipt"] is None
+        assert (await ask(api, agent, {"tool": "rm"}))["receipt"] is None
+
+
+async def test_keys_are_made_once_and_old_ones_stay_as_long_as_their_receipts_count(tmp_path: Path) -> None:
+    async with a_gateway(tmp_path) as (api, agent, boss):
+        now = time.time()
+        receipts = Receipts(api.parts.receipt_keys, "x", lambda: now)
+        await asyncio.gather(*(receipts.issue({"n": n}, now) for n in range(5)))
+        assert len((await keys_of(api))["keys"]) == 1
+        old = (await approve(api, agent, boss))["receipt"]
+        await receipts.rotate()
+        new = (await approve(api, agent, boss, title="again"))["receipt"]
+        keys = await keys_of(api)
+        assert len(keys["keys"]) == 2
+        for receipt in (old, new):
+            verify_receipt(receipt, keys, "ci")
+        now += RECEIPT_SECONDS + 60
+        (left,) = (await receipts.public_keys())["keys"]
+        assert left == keys["keys"][1]
+        now += ROTATION_SECONDS
+        await receipts.issue({}, now)
+        assert len(await api.parts.receipt_keys.keys()) == 3
+
+
+# -------------------- rules alone, and hooks
+
+
+async def test_rules_alone_allow_deny_or_ask(tmp_path: Path) -> None:
+    async with a_gateway(tmp_path) as (api, agent, boss):
+        for tool, decision in (("read_file", "allow"), ("rm", "deny"), ("deploy", "ask")):
+            answer = (await api.post(f"{PATH}/check", json={"tool": tool}, token=agent)).json()
+            assert answer["decision"] == decision
+        assert await pending(api, boss) == []
+
+
+async def hook(api: Api, token: str, command: str = "git push", status: int = 200, **query: Any) -> Any:
+    event = {
+        "session_id": "s1",
+        "transcript_path": "/x",
+        "cwd": "/work",
+        "hook_event_name": "PreToolUse",
+        "tool_name": "Bash",
+        "tool_input": {"command": command},
+        "tool_use_id": "toolu_1",
+    }
+    answer = await api.post(f"{PATH}/hook", json=event, token=token, params=query)
+    assert answer.status_code == status, answer.text
+    return answer.json()["hookSpecificOutput"]
+
+
+async def test_a_hook_is_denied_or_deferred_while_it_waits_and_attaches_when_it_comes_back(tmp_path: Path) -> None:
+    async with a_gateway(tmp_path) as (api, agent, boss):
+        first = await hook(api, agent, status=202, wait=0)
+        assert (first["hookEventName"], first["permissionDecision"]) == ("PreToolUse", "deny")
+        assert "The approval stays" in first["permissionDecisionReason"]
+        assert (await hook(api, agent, status=202, wait=0, defer="true"))["permissionDecision"] == "defer"
+        await decide(api, boss, arguments={"command": "git push --dry-run"})
+        answer = await hook(api, agent, wait=30)
+        assert (answer["permissionDecision"], answer["updatedInput"]) == ("allow", {"command": "git push --dry-run"})
+        assert "boss" in answer["permissionDecisionReason"]
+        assert (await hook(api, agent, status=202, wait=0))["permissionDecision"] == "deny"
+
+
+async def test_one_approval_lets_one_of_two_waiting_hooks_go_on(tmp_path: Path) -> None:
+    async with a_gateway(tmp_path) as (api, agent, boss):
+        await hook(api, agent, status=202, wait=0)
+        hooks = [asyncio.create_task(hook(api, agent, wait=30)) for _ in range(2)]
+        await decide(api, boss)
+        done, left = await asyncio.wait(hooks, return_when=asyncio.FIRST_COMPLETED, timeout=30)
+        (allowed,), (waiting,) = done, left
+        assert allowed.result()["permissionDecision"] == "allow"
+        async with asyncio.timeout(30):
+            while not await pending(api, boss):
+                pass
+        await decide(api, boss, approved=False, reason="once is enough")
+        assert (await waiting)["permissionDecisionReason"] == "once is enough"

@@ -104,6 +104,10 @@ def with_what_there_is(case: Any) -> None:
             payload["stream"] = False
         case {"toolName": _}:
             case.body["waitSeconds"] = 0
+        case {"tool_name": _}:
+            case.query = {**(case.query or {}), "wait": 0}
+    if isinstance(case.query, dict) and "wait" in case.query:
+        case.query["wait"] = 0
 
 
 @pytest.mark.timeout(300)

@@ -7,7 +7,7 @@ import dataclasses
 import sqlalchemy as sa
 
 from bot.domain.gateway import KEYED, GatewayRecord
-from bot.storage.database import Store, insert_new, matching, now, transaction
+from bot.storage.database import Store, change_once, insert_new, matching, now, transaction
 from bot.storage.tables import gateway_calls
 
 _calls = gateway_calls.c
@@ -21,7 +21,7 @@ _save_turn = gateway_calls.update().where(matching(gateway_calls, id="of_id")).v
 _is_keyed = _calls.attach_key.startswith(KEYED, autoescape=True)
 _release = (
     gateway_calls.update()
-    .where(matching(gateway_calls, id="of_id"))
+    .where(matching(gateway_calls, id="of_id"), sa.or_(_calls.effect.is_not(None), sa.not_(_is_keyed)))
     .values(effect=None, attach_key=sa.case((_is_keyed, _calls.attach_key)))
 )
 
@@ -49,7 +49,7 @@ class SqlGatewayCallStore(Store):
         """Store the turn of a call."""
         connection.execute(_save_turn, {"of_id": call_id, "turn": turn_id})
 
-    @transaction
-    def release(self, connection: sa.Connection, call_id: str) -> None:
-        """Release the keys of a call, apart from an idempotency key."""
-        connection.execute(_release, {"of_id": call_id})
+    @change_once
+    def release(self, connection: sa.Connection, call_id: str) -> bool:
+        """Release the keys of a call, apart from an idempotency key. Return False if they were released."""
+        return bool(connection.execute(_release, {"of_id": call_id}).rowcount)

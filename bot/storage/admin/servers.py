@@ -44,6 +44,7 @@ from bot.storage.admin import capabilities
 from bot.storage.admin.grants import revoke_grants_of_server
 from bot.storage.admin.installations import read_encrypted_installations
 from bot.storage.admin.policies import rule_row
+from bot.storage.admin.receipt_keys import read_encrypted_receipt_keys
 from bot.storage.admin.server_secrets import (
     SecretValues,
     read_all_secrets,
@@ -272,12 +273,13 @@ class SqlServerStore(Store):
         return await self._secrets.decrypt_all(record, rows)
 
     async def reseal(self, by: Author) -> tuple[int, Sequence[str]]:
-        """Encrypt every stored secret, sign-in and installation again with the first key. Return their number, and
+        """Encrypt every stored secret, sign-in, installation and key again with the first key. Return their number, and
         those that no key decrypts, each as `server slot`: they stay as they are.
         """
 
         def read_all(connection: sa.Connection) -> Sequence[Encrypted]:
-            readers = (read_encrypted_secrets, read_encrypted_sign_ins, read_encrypted_installations)
+            servers = (read_encrypted_secrets, read_encrypted_sign_ins)
+            readers = (*servers, read_encrypted_installations, read_encrypted_receipt_keys)
             return [row for read in readers for row in read(connection)]
 
         def replace_all(connection: sa.Connection) -> int:

@@ -12,17 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import rfc8785
-
 from bot.domain.api_clients import ApiClient
 from bot.domain.conversations import Author, InboundMessage
 from bot.domain.gateway import KEYED, GatewayRecord, GatewayRequest, GatewayStatus
 from bot.domain.messages import ToolCall
 from bot.domain.turns import CallOrigin, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.external_calls import external_tool
-from bot.errors import ContentDeleted
+from bot.errors import ContentDeleted, SecretUnavailable
 from bot.i18n import _
 from bot.web.dependencies import WebDependencies
+from bot.web.gateway.receipts import Receipts, digest_arguments
 from bot.web.problems import Problem, invalid_fields
 
 _MOST_ATTEMPTS = 3
@@ -34,11 +33,6 @@ _STATUSES = {
     StepStatus.EXPIRED: GatewayStatus.EXPIRED,
     StepStatus.CANCELLED: GatewayStatus.WITHDRAWN,
 }
-
-
-def digest_arguments(arguments: Any) -> str:
-    """Return the SHA-256 of a value's RFC 8785 JSON, in hexadecimal. Raises ValueError for a value without one."""
-    return hashlib.sha256(rfc8785.dumps(arguments)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +105,7 @@ class GatewayCalls:
         self._engine = dependencies.engine
         self._store = dependencies.gateway_calls
         self._subscriptions = dependencies.surface.subscriptions
+        self._receipts = Receipts(dependencies.receipt_keys, dependencies.issuer)
 
     async def submit(self, client: ApiClient, request: GatewayRequest) -> GatewayCall:
         """Ask for a call, or attach to the one that the same request asked for."""
@@ -163,10 +158,35 @@ class GatewayCalls:
         await self._engine.stop(call.view.turn.id, by)
         return await self.find(client, call_id)
 
-    async def delivered(self, call: GatewayCall) -> None:
-        """Record that the agent has the answer: the next request like this one is a new call."""
-        if call.view.turn.status.ended:
-            await self._store.release(call.id)
+    async def delivered(self, call: GatewayCall) -> bool:
+        """Record that the agent has the answer: the next request like this one is a new call. Return False if the call
+        has not ended, or its answer was delivered before.
+        """
+        return call.view.turn.status.ended and await self._store.release(call.id)
+
+    async def receipt(self, call: GatewayCall) -> str | None:
+        """Return the receipt of an approved call that runs elsewhere. None for other calls, and without a key to store
+        keys with.
+        """
+        step, turn = call.step, call.view.turn
+        if call.status is not GatewayStatus.APPROVED or not call.request.server or step is None:
+            return None
+        claims = {
+            "sub": turn.author.principal,
+            "aud": call.request.audience or turn.author.id,
+            "jti": call.id,
+            "server": call.request.server,
+            "tool": call.request.tool,
+            "arguments_sha256": digest_arguments(dict(call.arguments)),
+            "decision": call.status.value,
+            "deciders": list(call.deciders),
+            "edited": call.edited,
+        }
+        ended_at = step.times.ended_at if step.times is not None else None
+        try:
+            return await self._receipts.issue(claims, turn.created_at if ended_at is None else ended_at)
+        except SecretUnavailable:
+            return None
 
     async def _begin(self, client: ApiClient, request: GatewayRequest, stored: GatewayRecord) -> GatewayCall:
         """Return a stored call. Its turn is stored first if it is missing: a process may have died before."""
