@@ -63,7 +63,7 @@ async def build_harness(way: Way | None = None) -> CommandHarness:
     ]
     held.archive.entries.append(AuditEntry(7, NOW, "server_added", "test:ana", {"name": "jira"}))
     held.usage.spent["anthropic:best"] = UsageTotal(1, Usage(1_000, 200), questions=1)
-    held.installations.entries["T1"] = Installation("slack", "T1", "Acme", installed_by="slack:U1", version=1)
+    held.installations.entries["T1"] = Installation("slack", "T1", "Ana", installed_by="slack:U1", version=1)
     held.news = ConfigDiff(added=("sentry",))
     return held
 

@@ -53,6 +53,23 @@ async def test_a_server_is_added_with_its_secret_on_one_page(browser: Browser, j
     assert record.authentication.header == "X-Api-Key"
 
 
+async def test_a_secret_is_replaced_in_the_form_of_its_server_and_stays_without_another(
+    browser: Browser, jira: FakeEndpoint, api: Api
+) -> None:
+    await add_jira(browser, jira, f_auth="api_key", f_hidden=SECRET)
+    servers = api.runtime.services.stores.servers
+    for typed, stored in (("", SECRET), ("another-of-the-board", "another-of-the-board")):
+        await browser.open("/console/servers/jira")
+        await browser.send("Edit")
+        assert 'type="password"' in browser.page.text
+        assert SECRET not in browser.page.text
+        await browser.send("Description", f_description=f"Typed: {bool(typed)}", f_hidden=typed)
+        assert "jira is changed" in browser.text
+        assert not typed or typed not in browser.page.text
+        [record] = await servers.records()
+        assert dict(await servers.read_secrets(record)) == {"auth": stored}
+
+
 async def test_the_policy_of_a_tool_is_a_choice_with_what_wins_over_it(browser: Browser, api: Api) -> None:
     page = await browser.open("/console/servers/fake")
     assert 'aria-label="Policy of look"' in page.text

@@ -59,6 +59,7 @@ from bot.admin.servers.forms import (
     steps_of_editing,
     steps_of_refilling,
     steps_with_templates,
+    with_secret_field,
 )
 from bot.admin.servers.imports import IMPORTING, ServerImport
 from bot.admin.servers.launch_consent import start_warning, version_warning
@@ -223,7 +224,7 @@ class ServerEdit(Verbs):
         _server, record = await self._directory.get_editable(arguments.get("server"), request)
         self._validator.may_define(record.config, request.member)
         if set(arguments.values) <= {"server"}:
-            return self._form(record, values_of(record), {}, 1, on_page=request.on_page)
+            return self._form(record, request, values_of(record), {}, 1)
         _name, fields = _typed_fields(arguments)
         if arguments.has("rename"):
             fields["name"] = arguments.get("rename")
@@ -237,8 +238,9 @@ class ServerEdit(Verbs):
         by_admin = not self._validator.is_operator(request.member)
         if record.config.launch is not None and is_new and by_admin and not draft.errors:
             fields = {**values_of(record), **fields, **shown_command_line(draft.record)}
-            last = len(self._steps(record, fields))
-            return self._form(record, fields, {}, last, start_warning(draft.record.config, draft.record.secrets))
+            last = len(self._steps(record, request, fields))
+            warning = start_warning(draft.record.config, draft.record.secrets)
+            return self._form(record, request, fields, {}, last, intro=warning)
         return self._save(record, draft, request, verify=not arguments.has("no-verify"))
 
     @form_of("edit")
@@ -251,10 +253,12 @@ class ServerEdit(Verbs):
             return self._version_conflict(record, context.fields)
         before = values_of(record)
         fields = {**before, **context.fields}
-        steps = self._steps(record, fields, on_page=context.on_page)
-        draft = await self._validator.draft_change(
-            record, ServerRequest(split_target(fields), context.member, context.conversation)
+        steps = self._steps(record, context, fields)
+        hidden, users = _typed_secret(fields)
+        server_request = ServerRequest(
+            split_target(fields), context.member, context.conversation, hidden=hidden, values=users
         )
+        draft = await self._validator.draft_change(record, server_request)
         if not context.hidden_input:
             self._links.defer_missing(draft)
         step, errors = _next_step(steps, fields, record.config.name, draft, context)
@@ -262,9 +266,9 @@ class ServerEdit(Verbs):
             if record.config.launch is not None:
                 fields |= shown_command_line(draft.record)
             warning = start_warning(draft.record.config, draft.record.secrets)
-            return self._form(record, fields, errors, step, warning, on_page=context.on_page)
+            return self._form(record, context, fields, errors, step, intro=warning)
         if step is not None:
-            return self._form(record, fields, errors, step, on_page=context.on_page)
+            return self._form(record, context, fields, errors, step)
         return self._save(record, draft, context, verify=True)
 
     async def _save(
@@ -325,29 +329,31 @@ class ServerEdit(Verbs):
             actions=(ReplyAction(_("Edit again"), ("mcp", "edit", record.config.name)),),
         )
 
-    def _steps(self, record: ServerRecord, fields: Mapping[str, str], *, on_page: bool = False) -> list[Step]:
+    def _steps(self, record: ServerRecord, context: VerbContext, fields: Mapping[str, str]) -> list[Step]:
         launch, before = record.config.launch, values_of(record)
         steps = (
             steps_of_editing(fields, before)
             if launch is None
             else steps_of_refilling(launch, fields, before, self._templates())
         )
-        return on_one_page(steps) if on_page else steps
+        if not context.on_page:
+            return steps
+        return on_one_page(with_secret_field(steps) if context.hidden_input else steps)
 
     def _form(
         self,
         record: ServerRecord,
+        context: VerbContext,
         fields: Mapping[str, str],
         errors: Mapping[str, str],
         step: int,
-        intro: str = "",
         *,
-        on_page: bool = False,
+        intro: str = "",
     ) -> Form:
         return form(
             f"mcp edit:{record.id}:{record.version}",
             _("Edit {server}", server=record.config.name),
-            self._steps(record, fields, on_page=on_page),
+            self._steps(record, context, fields),
             step,
             values=fields,
             errors=errors,

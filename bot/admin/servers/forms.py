@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 
 from bot.admin.command import SECRET_FIELD, SubmissionContext, choice_field, filled_field, lines_field, text_field
@@ -67,6 +67,9 @@ _HIDDEN = Field(
 )
 _ON_PAGE = replace(
     _HIDDEN, hint=gettext_lazy("kept encrypted and never shown; for basic as USER:PASSWORD. Nothing for none and oauth")
+)
+_NEW_SECRET = replace(
+    _HIDDEN, hint=gettext_lazy("kept encrypted and never shown; for basic as USER:PASSWORD. Empty: it stays as it is")
 )
 _HEADER_ON_PAGE = replace(_HEADER, hint=gettext_lazy("for header and api_key: the header that carries the secret"))
 _CLIENT = text_field(
@@ -200,6 +203,12 @@ def on_one_page(steps: Sequence[Step]) -> list[Step]:
     """Return the steps as one, before the confirmation of a command line if there is one."""
     asked = [step for step in steps if step[-1].name != "confirm"]
     return [tuple(field for step in asked for field in step), *steps[len(asked) :]]
+
+
+def with_secret_field(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps with a field for the secret itself below that of its reference."""
+    fields = ([(field, _NEW_SECRET) if field is _SECRET else (field,) for field in step] for step in steps)
+    return [tuple(chain.from_iterable(step)) for step in fields]
 
 
 def next_step(steps: Sequence[Step], number: int, errors: Mapping[str, str]) -> int | None:
