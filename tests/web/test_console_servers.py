@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from bot.domain.api_clients import ApiRole
 from bot.domain.audit import AuditQuery
 from bot.domain.profiles import Profile
+from bot.web.console import events
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.fakes.parts import ANA
 from tests.web.api_server import Api, opened_api
@@ -68,6 +72,28 @@ async def test_a_secret_is_replaced_in_the_form_of_its_server_and_stays_without_
         assert not typed or typed not in browser.page.text
         [record] = await servers.records()
         assert dict(await servers.read_secrets(record)) == {"auth": stored}
+
+
+async def test_the_list_of_servers_follows_their_states(
+    browser: Browser, jira: FakeEndpoint, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "POLL_SECONDS", 0.05)
+    await add_jira(browser, jira)
+    await browser.open("/console/servers")
+    address = unescape(browser.page.text.partition('hx-sse:connect="')[2].partition('"')[0])
+    headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in browser.cookies.items())}
+    async with asyncio.timeout(20), api.client.stream("GET", address, headers=headers) as stream:
+        received = stream.aiter_lines()
+        assert any(["connected" in line async for line in lines_until(received, "finished")])
+        await api.post("/api/mcp/servers/jira/disconnect")
+        assert any(["disconnected" in line async for line in lines_until(received, "finished")])
+
+
+async def lines_until(lines: AsyncIterator[str], last: str) -> AsyncIterator[str]:
+    async for line in lines:
+        yield line
+        if last in line:
+            return
 
 
 async def test_the_policy_of_a_tool_is_a_choice_with_what_wins_over_it(browser: Browser, api: Api) -> None:

@@ -65,7 +65,7 @@ class _Console:
         self._pages = CommandPages(dependencies)
         self._approvals = ApprovalPages(dependencies)
         self._conversations = ConversationPages(dependencies)
-        self._events = EventPages(dependencies, self._sessions, self._conversations)
+        self._events = EventPages(dependencies, self._sessions, self._conversations, self._pages)
 
     def routes(self) -> list[Route]:
         """Return all routes, those for users with a session by `_signed_in`."""

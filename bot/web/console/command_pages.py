@@ -169,6 +169,15 @@ class CommandPages:
             return RedirectResponse(back, 303, {**HEADERS})
         return call.page("problem.html", 400, title=_("That did not work"), text="\n".join(failed), fix="")
 
+    async def first_reply(self, call: ConsoleRequest, command: str, *words: str) -> str:
+        """Return the first reply of a live page as HTML, empty for any other."""
+        line, entry = self._read_line(FormData(), command, words), entry_of((command, *words))
+        if line is None or entry is None or not entry.live or not call.menu.may_run(line.verb, call.viewer.member):
+            return ""
+        invocation = call.viewer.invocation(command, *words)
+        async with aclosing(self._commands.handle(invocation)) as replies:  # type: ignore[type-var]
+            return self._part(call, await anext(replies), invocation)
+
     async def submit(self, call: ConsoleRequest) -> Response:
         """Take a form of a verb."""
         form, viewer = call.form, call.viewer
@@ -216,6 +225,7 @@ class CommandPages:
             "summary": summary,
             "entry": entry,
             "parent": None if entry else parent,
+            "live": shlex.join((line.command, *line.all_words)) if entry and entry.live and not call.is_post else "",
             "line": line,
             "subject": subject,
             "related": _related(line.command, related, subject) if subject else [],
@@ -391,6 +401,7 @@ _NOTHING: Mapping[str, Any] = {
     "subject": "",
     "entry": None,
     "parent": None,
+    "live": "",
     "line": None,
     "related": [],
     "buttons": {},
@@ -402,6 +413,14 @@ def _heading(summary: str) -> str:
     """Return the first clause of a verb's summary; others are hints for a command line."""
     clause = re.split("[;。]", summary)[0]
     return f"{clause[:1].upper()}{clause[1:]}"
+
+
+def split_words(text: str) -> Sequence[str]:
+    """Return the words of a command line; a line that cannot be read is no command."""
+    try:
+        return shlex.split(text) or ("",)
+    except ValueError:
+        return ("",)
 
 
 def _option_words(verb: Verb, form: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""Server-sent events of the pages: a turn as it grows, and changes of the list of waiting calls.
+"""Server-sent events of the pages: a turn as it grows, live lists, and changes of the list of waiting calls.
 
 A page works without them. A stream ends after a while, and looks at the session again while it lasts, so that a user
 who is gone sees nothing more.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 from starlette.responses import Response, StreamingResponse
@@ -19,6 +19,7 @@ from bot.domain.locales import use_locale
 from bot.errors import CountersignError
 from bot.i18n import _
 from bot.web.console.approval_pages import CALLS_A_PAGE, pending_state
+from bot.web.console.command_pages import CommandPages, split_words
 from bot.web.console.conversation_pages import ConversationPages
 from bot.web.console.dependencies import ConsoleDependencies
 from bot.web.console.places import key_prefixes
@@ -58,21 +59,31 @@ class _Events(StreamingResponse):
 class EventPages:
     """The streams."""
 
-    def __init__(self, dependencies: ConsoleDependencies, sessions: Sessions, pages: ConversationPages) -> None:
+    def __init__(
+        self,
+        dependencies: ConsoleDependencies,
+        sessions: Sessions,
+        conversations: ConversationPages,
+        commands: CommandPages,
+    ) -> None:
         self._dependencies = dependencies
         self._sessions = sessions
-        self._pages = pages
+        self._conversations = conversations
+        self._commands = commands
         self._open: Counter[str] = Counter()
 
     async def events(self, call: ConsoleRequest) -> Response:
-        """Follow a turn (`turn`), or the list of waiting calls (`approvals`, the state that the page has)."""
+        """Follow a turn (`turn`), a live page (`live`, its command line), or the list of waiting calls (`approvals`,
+        the state that the page has).
+        """
         if self._open[call.viewer.session.id] >= MOST_STREAMS:
             raise Problem(429, "too_many_streams", _("Too many pages follow at once."), headers={"Retry-After": "30"})
-        turn_id, page = call.form.get("turn"), max(read_number(call.form.get("page")), 1)
+        turn_id = call.form.get("turn")
         if turn_id:
-            await self._pages.find_view(call, turn_id)
+            await self._conversations.find_view(call, turn_id)
             return _Events(self._counted(call, self._turn(call, turn_id)))
-        return _Events(self._counted(call, self._approvals(call, call.form.get("approvals"), page)))
+        read = self._list_reader(call) if call.form.get("live") else self._approvals_reader(call)
+        return _Events(self._counted(call, self._polled(call, read)))
 
     async def _counted(self, call: ConsoleRequest, events: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
         session = call.viewer.session.id
@@ -97,7 +108,7 @@ class EventPages:
                             return
                         checked = time.monotonic()
                     with use_locale(call.viewer.locale):
-                        html = await self._pages.turn(call, view)
+                        html = await self._conversations.turn(call, view)
                     yield message(html)
                     if view.turn.status.ended:
                         yield _END
@@ -107,19 +118,38 @@ class EventPages:
         except CountersignError:
             yield _END
 
-    async def _approvals(self, call: ConsoleRequest, known: str, page: int) -> AsyncGenerator[str, None]:
+    def _list_reader(self, call: ConsoleRequest) -> Callable[[], Awaitable[str]]:
+        words, known = split_words(call.form.get("live")), ""
+
+        async def read() -> str:
+            nonlocal known
+            before, known = known, await self._commands.first_reply(call, *words)
+            return f'{known}<div class="finished"></div>' if known not in ("", before) else ""
+
+        return read
+
+    def _approvals_reader(self, call: ConsoleRequest) -> Callable[[], Awaitable[str]]:
+        known, page = call.form.get("approvals"), max(read_number(call.form.get("page")), 1)
+        prefixes, start = key_prefixes(call.viewer), (page - 1) * CALLS_A_PAGE
+
+        async def read() -> str:
+            nonlocal known
+            pending = await self._dependencies.read_pending(call.viewer.member, prefixes, start, CALLS_A_PAGE)
+            before, known = known, pending_state(pending)
+            return call.render("changed.html") if known != before else ""
+
+        return read
+
+    async def _polled(self, call: ConsoleRequest, read: Callable[[], Awaitable[str]]) -> AsyncGenerator[str, None]:
+        """Yield the HTML that `read` returns from time to time, unless it is empty."""
         ends = time.monotonic() + STREAM_SECONDS
         yield ": \n\n"
         while time.monotonic() < ends and await self._is_valid(call):
             began = time.monotonic()
-            prefixes, start = key_prefixes(call.viewer), (page - 1) * CALLS_A_PAGE
-            state = pending_state(
-                await self._dependencies.read_pending(call.viewer.member, prefixes, start, CALLS_A_PAGE)
-            )
-            if state != known:
-                known = state
-                with use_locale(call.viewer.locale):
-                    yield message(call.render("changed.html"))
+            with use_locale(call.viewer.locale):
+                html = await read()
+            if html:
+                yield message(html)
             # A long list takes long to read: to follow it takes a twentieth of a core at most.
             await asyncio.sleep(max(POLL_SECONDS, 20 * (time.monotonic() - began)))
 

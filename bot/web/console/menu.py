@@ -19,13 +19,14 @@ from bot.i18n import gettext_lazy
 @dataclass(frozen=True, slots=True)
 class MenuEntry:
     """A page with its name in the menu, at a path behind `/console`. `words` are its command line, the command first;
-    empty for a page that is no verb. `count` is the key of a number beside the name.
+    empty for a page that is no verb. `count` is the key of a number beside the name. A `live` page follows changes.
     """
 
     title: str
     path: str
     words: tuple[str, ...] = ()
     count: str = ""
+    live: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ SECTIONS = (
     MenuSection(
         "MCP",
         (
-            MenuEntry(gettext_lazy("Servers"), SERVERS_PATH, ("mcp", "list")),
+            MenuEntry(gettext_lazy("Servers"), SERVERS_PATH, ("mcp", "list"), live=True),
             MenuEntry(gettext_lazy("Tools"), "/tools", ("mcp", "tools")),
             MenuEntry(gettext_lazy("Policies"), "/policies", ("mcp", "policy", "list")),
             MenuEntry(gettext_lazy("Reviews"), "/reviews", ("mcp", "review", "show")),
