@@ -28,7 +28,7 @@ class ConsoleVerbs(Verbs):
     @verb("open", "a link that opens the console as you", who=RequiredRole.EVERYONE, aliases=("link",))
     async def _open(self, request: CommandContext) -> Reply:
         links = self._dependencies.console
-        if links is None:
+        if links is None or not links.address:
             raise CommandRejected(_NO_ADDRESS)
         _link, token = await links.store.create_link("", CONSOLE_SLOT, request.author, request.conversation)
         address = f"{links.address}{ENTER_PATH}{token}"

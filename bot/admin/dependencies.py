@@ -172,10 +172,10 @@ async def notify_user(messenger: UserMessenger, author: Author, conversation: Co
         log.info("message to %s was not sent: %s", author.principal, failure or "no answer in time")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LinkService:
     """Dependencies of one-time links. `address` is the public address, `https://bot.example.com`, without a trailing
-    slash.
+    slash. Without one, it is that of this machine, empty before its port is known.
     """
 
     store: LinkStore

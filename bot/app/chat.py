@@ -98,7 +98,7 @@ async def _serve_console(settings: Settings, runtime: Runtime, terminal: Termina
     pages = web.console_pages(settings, dependencies, runtime, [terminal.surface, api])
     async with web.serve_if_free(web.serve_web(settings, pages=pages)) as port:
         if port is not None:
-            address = f"http://127.0.0.1:{port}/console/"
+            address = f"{web.lead_to_console(dependencies.command_dependencies, settings, port)}/console/"
             terminal.surface.announce(_("The console is at {address}: `/console` opens it as you.", address=address))
         await asyncio.Event().wait()
 

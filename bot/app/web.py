@@ -153,7 +153,8 @@ async def serve_web(
     async with server.serve(app, settings.web_host, settings.port, proxies=proxies) as port:
         log.info("listening for requests at %s, port %d", settings.web_host, port)
         if dependencies is not None and settings.console:
-            log.info("the console is at %s/console/", (settings.public_url or f"http://127.0.0.1:{port}").rstrip("/"))
+            address = lead_to_console(dependencies.command_dependencies, settings, port)
+            log.info("the console is at %s/console/", address)
         yield port
 
 
@@ -203,10 +204,27 @@ def build_console_links(settings: Settings, store: LinkStore) -> LinkService | N
     """
     if not (settings.console and is_configured(settings)):
         return None
-    if settings.public_url is not None or not settings.port:
+    if settings.public_url is not None:
         return build_link_service(settings, store)
-    host = settings.web_host if is_this_machine(settings.web_host) else "127.0.0.1"
-    return LinkService(store, f"http://{f'[{host}]' if ':' in host else host}:{settings.port}")
+    return LinkService(store, console_address(settings, settings.port) if settings.port else "")
+
+
+def lead_to_console(dependencies: CommandDependencies, settings: Settings, port: int) -> str:
+    """Let links lead to the console at this port, and return its address."""
+    address = console_address(settings, port)
+    if dependencies.console is not None:
+        dependencies.console.address = address
+    return address
+
+
+def console_address(settings: Settings, port: int) -> str:
+    """Return the public address, or that on which this machine listens: a socket of all addresses by the loopback
+    one.
+    """
+    if settings.public_url is not None:
+        return settings.public_url.rstrip("/")
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.web_host, settings.web_host)  # noqa: S104
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class PlatformUserMessenger:

@@ -68,7 +68,7 @@ async def test_a_link_of_the_chat_opens_the_console_as_its_user_once(bot: PagesB
 
 
 async def test_the_answer_of_a_bot_without_an_address_says_what_the_operator_sets(folder: Path) -> None:
-    async with opened_pages(folder, api=True, public_url=None) as parts:
+    async with opened_pages(folder, public_url=None) as parts:
         reply = await PagesBot(*parts).ask("console")
         assert reply.failed
         assert "PUBLIC_URL" in reply.text
@@ -86,6 +86,17 @@ async def test_without_a_public_address_a_link_is_for_this_machine(folder: Path)
         await browser.open(reply.link)
         await browser.send("Continue")
         assert BEN.principal in browser.page.text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "0.0.0.0"])
+async def test_a_link_leads_to_the_address_that_is_listened_on(folder: Path, host: str) -> None:
+    async with opened_pages(
+        folder, api=True, public_url=None, web_host=host, port=0, admin_api_token="t" * 40
+    ) as parts:
+        bot = PagesBot(*parts)
+        port = bot.client.base_url.port
+        wanted = {"0.0.0.0": "127.0.0.1"}.get(host, host)
+        assert (await bot.ask("console")).link.startswith(f"http://{wanted}:{port}/console/enter/")
 
 
 async def test_the_operator_sets_the_limits_of_sessions_and_may_switch_the_console_off(folder: Path) -> None:
