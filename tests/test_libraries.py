@@ -28,7 +28,7 @@ HOMES = {
     "jwt": "mcp/oauth/openid.py web/gateway/receipts.py",
     "markdown_it": "platforms/console/markdown_renderer.py rendering/markdown.py",
     "markupsafe": "web/console/",
-    "mcp": "mcp/",
+    "mcp": "mcp/ web/gateway/mcp_server.py",
     "model2vec": "llm/static_embeddings.py",
     "openai": "llm/hosted_model.py",
     "prometheus_client": "web/prometheus.py",

@@ -7,6 +7,7 @@ turns.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import re
@@ -21,10 +22,12 @@ from bot.admin.dependencies import CommandDependencies, LinkService
 from bot.app.models import select_model
 from bot.app.secrets import secret_value
 from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole
+from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import CONSOLE, Author, ConversationKey, Member
 from bot.domain.hosts import is_this_machine
 from bot.domain.locales import Locale
 from bot.domain.secrets import LEAST_OPERATOR_BITS, weakness
+from bot.domain.tools import Tool
 from bot.domain.turns import Notice, NoticeTarget
 from bot.engine.delegations import decidable
 from bot.engine.locales import LocaleResolver
@@ -36,8 +39,8 @@ from bot.ports import LinkStore, Surface
 from bot.settings import Settings
 
 if TYPE_CHECKING:
-    from bot.app.components import Runtime
-    from bot.web.application import Hook, Page, WebApp
+    from bot.app.components import AppServices, Runtime
+    from bot.web.application import Closable, Hook, Page, WebApp
     from bot.web.dependencies import WebDependencies
     from bot.web.routes import RouteNames
     from bot.web.surface import ApiSurface
@@ -117,11 +120,26 @@ def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSur
         call_audit=services.stores.call_audit,
         gateway_calls=services.stores.gateway_calls,
         receipt_keys=services.stores.receipt_keys,
+        offer_tools=partial(_offer_tools, services),
         models=frozenset(select_model(settings, name).name for name in settings.api_models),
         locales=services.locales,
         keeps_content=settings.keeps_content,
         issuer=(settings.public_url or "countersign").rstrip("/"),
     )
+
+
+async def _offer_tools(services: AppServices, client: ApiClient) -> Sequence[Tool]:
+    """Return the tools that a token may call: those of its profile that no rule forbids whatever the arguments."""
+    conversation = client.place()
+    offered = await services.toolbox.offer(conversation.workspace_key)
+    rules = services.rules.rules(conversation)
+
+    def is_forbidden(tool: Tool) -> bool:
+        result = rules.judge(tool, {}, client.author, client.member)
+        depends = result.rule is not None and result.rule.arguments
+        return result.stored.policy is ApprovalPolicy.ALWAYS_DENY and not depends
+
+    return [tool for tool in rules.enabled_tools(offered).tools if not is_forbidden(tool)]
 
 
 @asynccontextmanager
@@ -139,18 +157,25 @@ async def serve_web(
         *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("application", "server", "limits"))
     )
     shares = limits.CallerShares(settings.api_requests_per_token, settings.api_streams_per_token)
-    api = None
+    api, gateway = None, None
     if dependencies is not None:
         routes = applications.LazyRoutes(partial(_load_routes, dependencies))
+        gateway = applications.LazyRoutes(partial(_load_gateway, settings, dependencies))
         api = applications.api_application(
-            routes, dependencies.tokens, secret_value(settings.admin_api_token), shares=shares
+            applications.gateway_routes(gateway, routes),
+            dependencies.tokens,
+            secret_value(settings.admin_api_token),
+            shares=shares,
         )
         pages = [*pages, *(applications.documentation_routes(routes) if settings.api_docs else ())]
         receipts = importlib.import_module("bot.web.gateway.receipts")
         pages += [receipts.keys_route(receipts.Receipts(dependencies.receipt_keys, dependencies.issuer))]
     app = applications.application(hooks, api=api, pages=pages, language=settings.language)
     proxies = server.TrustedProxies(settings.forwarded_allow_ips)
-    async with server.serve(app, settings.web_host, settings.port, proxies=proxies) as port:
+    async with (
+        contextlib.aclosing(gateway) if gateway is not None else contextlib.nullcontext(),
+        server.serve(app, settings.web_host, settings.port, proxies=proxies) as port,
+    ):
         log.info("listening for requests at %s, port %d", settings.web_host, port)
         if dependencies is not None and settings.console:
             address = lead_to_console(dependencies.command_dependencies, settings, port)
@@ -174,6 +199,13 @@ def _load_routes(dependencies: WebDependencies) -> RouteNames:
     from bot.web.routes import RouteNames, build_api  # noqa: PLC0415 - loads FastAPI
 
     return RouteNames(build_api(dependencies))
+
+
+def _load_gateway(settings: Settings, dependencies: WebDependencies) -> Closable:
+    from bot.web.gateway.mcp_server import McpEndpoints  # noqa: PLC0415 - loads the MCP library
+
+    hosts = {"127.0.0.1", "localhost", "[::1]", settings.web_host, urlsplit(settings.public_url or "").netloc}
+    return McpEndpoints(dependencies, sorted(filter(None, hosts)))
 
 
 def build_link_service(settings: Settings, store: LinkStore) -> LinkService | None:

@@ -77,6 +77,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 """Headers of every response that does not set them itself, as pages do."""
+MCP_PATH, MCP_APPROVALS_PATH = "/mcp", "/mcp/approvals"
 ALIVE = "/healthz"
 READY = ("/readyz", "/health")
 _HOOK_PROBLEMS = {408: "too slow\n", 413: "too large\n"}
@@ -156,6 +157,21 @@ class LazyRoutes(Generic[App]):
         """Serve one request."""
         await (await self.built())(scope, receive, send)
 
+    async def aclose(self: LazyRoutes[Closable]) -> None:
+        """Close the routes, if they were built."""
+        if self._built is not None:
+            await self._built.close()
+
+
+class Closable(Protocol):
+    """Routes with a close."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+
+    async def close(self) -> None:
+        """End all that goes on between requests."""
+
 
 class _PlainRoutes:
     """Middleware for routes beside the API: answers unknown addresses in the API's error format."""
@@ -226,6 +242,13 @@ def console_routes(build: Callable[[], WebApp]) -> list[Page]:
     """Return the routes of the console, which `build` makes for the first request."""
     routes = LazyRoutes(build)
     return [Route(CONSOLE_PATH, routes), Route(f"{CONSOLE_PATH}/{{rest:path}}", routes)]
+
+
+def gateway_routes(gateway: ASGIApp, others: ASGIApp) -> ASGIApp:
+    """Return the MCP endpoints for other agents, and the routes of all other addresses."""
+    return Router(
+        [Route(MCP_PATH, gateway), Route(MCP_APPROVALS_PATH, gateway), Mount("", others)], redirect_slashes=False
+    )
 
 
 # -------------------- documentation

@@ -30,7 +30,7 @@ JUDGE_SECONDS = 10.0
 """Longest wait for the rules, before a call counts as pending."""
 LONGEST_WAIT = 60.0
 _LONGEST_LIFE = 30 * 24 * 3600
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:/@-]*$"
+TOOL_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.:/@-]*$"
 CallId = Annotated[str, Path(alias="approvalId", max_length=100)]
 IdempotencyKey = Annotated[
     str,
@@ -52,10 +52,10 @@ _DECISIONS: Mapping[ApprovalPolicy, Literal["allow", "deny"]] = {
 class CallQuestion(RequestModel):
     """A call that runs elsewhere."""
 
-    tool: str = Field(max_length=200, pattern=_NAME, description="Name of the tool, for rules.")
+    tool: str = Field(max_length=200, pattern=TOOL_NAME, description="Name of the tool, for rules.")
     arguments: dict[str, Any] = Field(default_factory=dict)
     server: str = Field(
-        default="", max_length=64, pattern=f"{_NAME}|^$", description="Server for rules; else the token's name."
+        default="", max_length=64, pattern=f"{TOOL_NAME}|^$", description="Server for rules; else the token's name."
     )
     title: str = Field(default="", max_length=200, description="Subject of the call, in the agent's own words.")
     reason: str = Field(default="", max_length=1000, description="The agent's own reason.")

@@ -232,7 +232,8 @@ def _message(client: ApiClient, request: GatewayRequest, call_id: str) -> Inboun
     """Return the message of a call, in a conversation of its own: a call that waits must not block others. The thread
     begins with the session.
     """
-    session = hashlib.sha256(request.session.encode(errors="replace")).hexdigest()[:16] if request.session else "call"
+    named = str(request.origin.get("session", ""))
+    session = hashlib.sha256(named.encode(errors="replace")).hexdigest()[:16] if named else "call"
     name = external_tool(request).name if request.server else request.tool
     return InboundMessage(
         (f"gateway:{call_id}",),
