@@ -100,7 +100,7 @@ async def test_an_agent_lists_the_tools_and_an_allowed_call_returns_at_once(tmp_
 async def test_a_call_stays_open_until_it_is_approved_and_says_who_is_waited_for(tmp_path: Path, era: str) -> None:
     notes: list[str] = []
 
-    async def note(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001 - a ProgressFnT
+    async def note(progress: float, total: float | None, message: str | None) -> None:
         notes.append(message or "")
 
     async with a_gateway(tmp_path) as (api, token, boss), agent(api, token, era=era) as client:
