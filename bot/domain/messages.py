@@ -79,6 +79,14 @@ class OwnWords(TextPart):
     """Text by the bot within a tool's result. It is placed outside the part that is marked as data."""
 
 
+@dataclass(frozen=True, slots=True)
+class ResourceText(TextPart):
+    """Text of a resource within a tool's result."""
+
+    uri: str = ""
+    mime_type: str = ""
+
+
 class ImageAudience(StrEnum):
     """Audience of an image that a tool returned (MCP, annotations: `audience`)."""
 
@@ -140,7 +148,7 @@ class ToolCall:
     unreadable: str = ""
 
 
-ResultPart = TextPart | ImagePart | FilePart | StoredFile
+ResultPart = TextPart | ResourceText | ImagePart | FilePart | StoredFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from bot.domain.messages import (
     FilePart,
     ImageAudience,
     ImagePart,
+    ResourceText,
     ResultPart,
     TextPart,
     ToolResult,
@@ -114,7 +115,10 @@ def to_parts(block: types.ContentBlock, redact: Redaction) -> Iterator[ResultPar
         case types.AudioContent(data=data, mime_type=mime):
             yield from _bytes(data, mime, "", readers, _words(f"[Audio: {mime}]", redact))
         case types.EmbeddedResource(resource=types.TextResourceContents(text=text, uri=uri, mime_type=mime)):
-            yield from _text(text, mime or "text/plain", _name(uri, redact), readers, redact)
+            mime = redact(visible(mime or "text/plain"))
+            for part in _text(text, mime, _name(uri, redact), readers, redact):
+                is_own = isinstance(part, TextPart) and readers is not ImageAudience.PEOPLE
+                yield ResourceText(part.text, redact(visible(uri)), mime) if is_own else part
         case types.EmbeddedResource(resource=types.BlobResourceContents(blob=blob, uri=uri, mime_type=mime)):
             yield from _bytes(blob, mime or "", _name(uri, redact), readers, _words(f"[Resource: {uri}]", redact))
         case types.ResourceLink(name=name, uri=uri):

@@ -16,7 +16,17 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 from cattrs.strategies import configure_tagged_union
 
 from bot.domain.flows import OtherSource, PersonSource, Source, ToolSource
-from bot.domain.messages import FilePart, ImagePart, Part, ResultPart, StoredFile, TextPart, ToolCall, ToolResult
+from bot.domain.messages import (
+    FilePart,
+    ImagePart,
+    Part,
+    ResourceText,
+    ResultPart,
+    StoredFile,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
 from bot.domain.turns import ModelStep, ToolStep
 
 Body = dict[str, Any]
@@ -31,6 +41,7 @@ CONTENT_DELETED = "content_deleted"
 _strictly = json.JSONEncoder(allow_nan=False).encode
 _PART_TYPES = {
     TextPart: "text",
+    ResourceText: "resource_text",
     ImagePart: "image",
     FilePart: "file",
     StoredFile: "stored_file",

@@ -24,7 +24,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.conformance.expected import EXPECTED
+from tests.conformance.expected import EXPECTED, Expected
 from tests.fakes import programs
 from tests.node import COMPILED, NODE, program
 
@@ -56,28 +56,31 @@ class Outcome:
         return self.passed is not bool(self.reason)
 
 
-def scenarios(revision: str) -> list[str]:
-    """Return the scenarios that a revision requires of a client, from the suite itself."""
-    command = (NODE, program("conformance"), "list", "--client", "--requirements", revision)
+def scenarios(revision: str, kind: str = "client") -> list[str]:
+    """Return the scenarios that a revision requires of a client or a server, from the suite itself."""
+    command = (NODE, program("conformance"), "list", f"--{kind}", "--requirements", revision)
     listed = subprocess.run(command, env=_environment(), check=True, capture_output=True, text=True, timeout=LIMIT)
-    return read(listed.stdout)
+    return read(listed.stdout, kind)
 
 
-def read(listed: str) -> list[str]:
-    """Return the scenarios of the suite: those required of a client, in its order, and those added later. Extensions
-    are left out.
+def read(listed: str, kind: str = "client") -> list[str]:
+    """Return the scenarios of the suite: those required of this kind of program, in its order, and those added later.
+    Extensions are left out.
     """
-    required, _, unscored = listed.partition("Client scenarios")[2].partition("never scored")
-    later = (line for line in unscored.partition("added-after-release")[2].splitlines() if line.endswith("[client]"))
+    required, _, unscored = listed.partition(f"{kind.capitalize()} scenarios")[2].partition("never scored")
+    required = required.partition(" scenarios (test against")[0]
+    later = (line for line in unscored.partition("added-after-release")[2].splitlines() if line.endswith(f"[{kind}]"))
     return [line.split()[1] for line in (*required.splitlines(), *later) if line.lstrip().startswith("- ")]
 
 
-def run_scenario(revision: str, scenario: str, client: str) -> Outcome:
-    """Run one scenario within its limit; `client` is the command to try. Nothing of the suite is left running."""
+def run_scenario(revision: str, scenario: str, *tried: str, expected: Expected = EXPECTED) -> Outcome:
+    """Run one scenario within its limit; `tried` are the options that name the program to try. Nothing of the suite is
+    left running.
+    """
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         command = (
-            *(NODE, "--no-deprecation", program("conformance"), "client", "--command", client, "--scenario", scenario),
+            *(NODE, "--no-deprecation", program("conformance"), *tried, "--scenario", scenario),
             *("--spec-version", revision, "--timeout", f"{_CLIENT_LIMIT * 1000:.0f}", "--output-dir", folder),
         )
         with subprocess.Popen(
@@ -103,7 +106,7 @@ def run_scenario(revision: str, scenario: str, client: str) -> Outcome:
     objections = [_objection(check) for check in checks if check["status"] in ("FAILURE", "WARNING")]
     if not passed and (_GAVE_UP in said or not objections):
         objections += _last_words(said)
-    seconds, reason = time.monotonic() - began, EXPECTED[revision].get(scenario, "")
+    seconds, reason = time.monotonic() - began, expected[revision].get(scenario, "")
     return Outcome(revision, scenario, passed, counted, tuple(objections), seconds, reason)
 
 
@@ -173,7 +176,7 @@ def main() -> int:
     client = f"exec {programs.python()} -m tests.conformance.client"
     outcomes = []
     for revision, scenario in wanted:
-        outcomes.append(run_scenario(revision, scenario, client))
+        outcomes.append(run_scenario(revision, scenario, "client", "--command", client))
         console.print(f"{revision} {scenario}: {_verdict(outcomes[-1])}", markup=False, highlight=False)
     report(outcomes, console)
     return 0 if outcomes and all(outcome.as_expected for outcome in outcomes) else 1

@@ -33,7 +33,7 @@ from starlette.types import Message, Receive, Scope, Send
 from bot import __version__
 from bot.domain.api_clients import ApiClient
 from bot.domain.gateway import GatewayRequest, GatewayStatus
-from bot.domain.messages import FilePart, ImagePart, ResultPart, StoredFile, TextPart
+from bot.domain.messages import FilePart, ImagePart, ResourceText, ResultPart, StoredFile, TextPart
 from bot.domain.tools import Tool
 from bot.domain.turns import TurnView
 from bot.errors import CountersignError
@@ -337,7 +337,7 @@ def _offered_tool(tool: Tool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title or None,
-        description=tool.description,
+        description=tool.description or tool.title or tool.original_name,
         input_schema=dict(tool.input_schema),
         output_schema=None if tool.output_schema is None else dict(tool.output_schema),
         annotations=types.ToolAnnotations(
@@ -352,6 +352,9 @@ def _offered_tool(tool: Tool) -> types.Tool:
 async def _content(part: ResultPart, view: TurnView) -> types.ContentBlock | None:
     """Return a part of a result, None for a file without its bytes."""
     match part:
+        case ResourceText(text, uri, mime_type):
+            contents = types.TextResourceContents(uri=uri, mime_type=mime_type, text=text)
+            return types.EmbeddedResource(type="resource", resource=contents)
         case TextPart(text):
             return types.TextContent(type="text", text=text)
         case StoredFile(file_id, mime_type, name):
