@@ -37,9 +37,10 @@ check: $(VENV)/.installed-dev  ## format, lint, types, import contracts, tests w
 	@$(BIN)/lint-imports
 	@MEASURE=1 $(BIN)/python -m pytest
 
-conformance: $(VENV)/.installed-dev $(VENV)/node/.installed $(VENV)/older/.installed  ## the official MCP suite and servers of others, against our MCP client
+conformance: $(VENV)/.installed-dev $(VENV)/node/.installed $(VENV)/older/.installed  ## the official MCP suite against our MCP client and /mcp, and servers of others
 	@$(BIN)/python -m pytest -n 0 -m real_servers tests/real_servers
 	@$(BIN)/python -m tests.conformance.run
+	@$(BIN)/python -m tests.conformance.gateway
 
 chaos: $(VENV)/.installed-dev  ## three processes on each database, killed, frozen and cut off (SECONDS=60)
 	@$(BIN)/python -X faulthandler -m tests.chaos.run --seconds $(or $(SECONDS),60)

@@ -117,8 +117,11 @@ def to_parts(block: types.ContentBlock, redact: Redaction) -> Iterator[ResultPar
         case types.EmbeddedResource(resource=types.TextResourceContents(text=text, uri=uri, mime_type=mime)):
             mime = redact(visible(mime or "text/plain"))
             for part in _text(text, mime, _name(uri, redact), readers, redact):
-                is_own = isinstance(part, TextPart) and readers is not ImageAudience.PEOPLE
-                yield ResourceText(part.text, redact(visible(uri)), mime) if is_own else part
+                match part:
+                    case TextPart(words) if readers is not ImageAudience.PEOPLE:
+                        yield ResourceText(words, redact(visible(uri)), mime)
+                    case _:
+                        yield part
         case types.EmbeddedResource(resource=types.BlobResourceContents(blob=blob, uri=uri, mime_type=mime)):
             yield from _bytes(blob, mime or "", _name(uri, redact), readers, _words(f"[Resource: {uri}]", redact))
         case types.ResourceLink(name=name, uri=uri):

@@ -27,7 +27,8 @@ from starlette.routing import Route
 
 from bot.domain.api_clients import ApiRole
 from bot.web.application import application
-from bot.web.server import TrustedProxies, serve
+from bot.web.limits import TrustedProxies
+from bot.web.server import serve
 from tests.conformance.expected import EXPECTED_OF_GATEWAY
 from tests.conformance.run import PROJECT, Outcome, report, run_scenario, scenarios
 from tests.fakes import programs

@@ -79,8 +79,9 @@ def run_scenario(revision: str, scenario: str, *tried: str, expected: Expected =
     """
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        command = (
-            *(NODE, "--no-deprecation", program("conformance"), *tried, "--scenario", scenario),
+        command: tuple[str | Path, ...] = (
+            NODE,
+            *("--no-deprecation", str(program("conformance")), *tried, "--scenario", scenario),
             *("--spec-version", revision, "--timeout", f"{_CLIENT_LIMIT * 1000:.0f}", "--output-dir", folder),
         )
         with subprocess.Popen(

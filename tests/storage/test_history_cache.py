@@ -29,10 +29,10 @@ def test_the_cache_has_a_limit_and_entries_used_last_stay() -> None:
     ended = HistoryCache(most=20_000, largest=11_000)
     ended.put([record(1, "a" * 5_000), record(2, "b" * 5_000)])
     assert set(ended.get({"t1": 7})) == {"t1"}
-    ended.put([record(3, "c" * 7_000)])
+    ended.put([record(3, "c" * 6_000)])
     assert set(ended.get({"t1": 7, "t2": 7, "t3": 7})) == {"t1", "t3"}
     for _ in range(9):  # the same record counts once
-        ended.put([record(3, "c" * 7_000)])
+        ended.put([record(3, "c" * 6_000)])
     assert set(ended.get({"t1": 7, "t3": 7})) == {"t1", "t3"}
 
 

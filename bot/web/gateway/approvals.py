@@ -116,7 +116,7 @@ class RuleAnswer(ResponseModel):
 class HookEvent(BaseModel):
     """A PreToolUse hook's event; its other fields are ignored."""
 
-    tool_name: str = Field(max_length=200, pattern=_NAME)
+    tool_name: str = Field(max_length=200, pattern=TOOL_NAME)
     tool_input: dict[str, Any] = Field(default_factory=dict)
     session_id: str = Field(default="", max_length=200)
     tool_use_id: str = Field(default="", max_length=200)
