@@ -64,6 +64,13 @@ Some of them are marked, because chats show them, too.
 """
 
 NO_TEXTS: dict[str, frozenset[str]] = {
+    # Models read these.
+    "bot/web/gateway/mcp_server.py": frozenset(
+        {
+            "Ask people for an approval",
+            "Answers whether a tool call of this session may run, and with which arguments.",
+        }
+    ),
     "bot/admin/servers/imports.py": frozenset({"mcp import"}),
     "bot/domain/base64_text.py": frozenset({"[base64 left out: {}, {} bytes]"}),
     "bot/admin/command.py": frozenset({"/{} help {}", "[--OPTION VALUE…]"}),
