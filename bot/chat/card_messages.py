@@ -52,11 +52,11 @@ from bot.domain.approvals import (
     approval_targets,
 )
 from bot.domain.commands import ActionStyle, ReplyAction
-from bot.domain.conversations import Author
+from bot.domain.conversations import HTTP, Author
 from bot.domain.elicitations import ElicitationAction
 from bot.domain.secrets import redact
 from bot.domain.tools import Risk
-from bot.domain.turns import StepStatus, ToolStep, TurnView
+from bot.domain.turns import StepStatus, ToolStep, Turn, TurnView
 from bot.i18n import _, format_datetime, format_time, format_time_zone, gettext_lazy, ngettext
 from bot.rendering.approval_card import (
     APPROVERS_LIMIT,
@@ -162,6 +162,12 @@ def remote_cards(
                 notifies = card.notifies if place is loudest else frozenset[str]()
                 posted = replace(whole, name=remote_slot(card.name, place), notifies=notifies)
                 yield RemoteMessage(card.name, place, render(posted))
+
+
+def distant_origin(turn: Turn) -> Text:
+    """Return the origin of a call that was asked outside of the platform of its card."""
+    author = turn.author
+    return Text(author.name if author.platform == HTTP else _("the console"), limit=NAME)
 
 
 def card_slots(view: TurnView, approval_id: str, calls_a_card: int) -> tuple[str, ...]:

@@ -314,11 +314,23 @@ class TurnDelivery(Generic[N]):
                 error.cause, error.fix, retry_after=TOKEN_REJECTED_SECONDS, details=error.details
             ) from error
 
-    async def _deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
-        search = view.turn.id not in self._known and view.turn.created_at < self._started_at
+    async def deliver_cards(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        """Post and edit the cards in other places alone (`bot.ports.platform.CardSurface`)."""
+        posted, (since, search) = dict(refs), self._search_since(view)
+        remotes = await self._remotes(view, since)
+        async for message in self._post_pending_remotes(view, remotes, posted, search=search):
+            yield message
+        async for message in self._update_remotes(view, remotes, posted):
+            yield message
+        self._known[view.turn.id] = (view.revision, since)
+
+    def _search_since(self, view: TurnView) -> tuple[float, bool]:
+        """Return the time that unposted cards expire from, and True if another process may have posted messages."""
         known = self._known.get(view.turn.id)
         since = known[1] if known is not None and known[0] == view.revision else self._clock()
-        posted = dict(refs)
+        return since, known is None and view.turn.created_at < self._started_at
+
+    async def _remotes(self, view: TurnView, since: float) -> list[RemoteMessage[N]]:
         turn = view.turn
         with use_locale(turn.question.locale):
             remotes = list(await self._messages.render_remote(view, since))
@@ -327,6 +339,11 @@ class TurnDelivery(Generic[N]):
                 reader = Author(turn.conversation.platform, remote.place.id, "")
                 with use_locale(await self.locales.for_reader(self._users, reader, turn.conversation)):
                     remotes[number] = (await self._messages.render_remote(view, since))[number]
+        return remotes
+
+    async def _deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        posted, turn, (since, search) = dict(refs), view.turn, self._search_since(view)
+        remotes = await self._remotes(view, since)
         async for message in self._post_pending_remotes(view, remotes, posted, search=search):
             yield message
         failure: DeliveryFailed | None = None

@@ -71,20 +71,20 @@ def route_approval(
     channels = {target for target in terms.deliver if target.startswith(workspace) and target != channel}
     people, note = frozenset[str](), ""
     if APPROVERS in terms.deliver:
-        people, note = _card_recipients(terms, approvers, asker, groups)
+        people, note = _card_recipients(terms, approvers, asker, groups, platform=_chat_of(conversation))
     return replace(terms, deliver=frozenset(channels | people)), note
 
 
 def named_people(approvers: Iterable[Set[str]], asker: Author, excluded: frozenset[str]) -> list[str]:
     """Return the users of the author's platform among the approvers, as principals, sorted."""
-    return sorted(entry for entry in _of_platform(approvers, asker) - excluded if is_person(entry))
+    return sorted(entry for entry in _of_platform(approvers, asker, asker.platform) - excluded if is_person(entry))
 
 
 def _card_recipients(
-    terms: ApprovalRequirements, approvers: Approvers, asker: Author, groups: GroupMembers
+    terms: ApprovalRequirements, approvers: Approvers, asker: Author, groups: GroupMembers, *, platform: str
 ) -> tuple[frozenset[str], str]:
     """Return all possible approvers; none, with the reason, if some would never see the card."""
-    entries = _of_platform(_recipient_sets(terms, approvers), asker)
+    entries = _of_platform(_recipient_sets(terms, approvers), asker, platform)
     if MEMBERS in entries:
         return frozenset(), ALL_MEMBERS
     group_entries = sorted(entry for entry in entries if not is_person(entry))
@@ -105,9 +105,13 @@ def _recipient_sets(terms: ApprovalRequirements, approvers: Approvers) -> tuple[
     return terms.approvers or (approvers.approvers | approvers.admins,)
 
 
-def _of_platform(approvers: Iterable[Set[str]], asker: Author) -> set[str]:
+def _chat_of(conversation: ConversationKey) -> str:
+    """Return the platform of a conversation's workspace: one over HTTP may belong to a chat's."""
+    return conversation.workspace_key.partition(":")[0]
+
+
+def _of_platform(approvers: Iterable[Set[str]], asker: Author, platform: str) -> set[str]:
     entries = {asker.principal if entry == ASKER else entry for entries in approvers for entry in entries}
-    platform = asker.platform
     return {entry for entry in entries if ":" not in entry or entry.startswith((f"{platform}:", f"{platform}-"))}
 
 
@@ -124,6 +128,7 @@ class ApproverResolver:
 
     async def _resolve(self, approval: Approval, rules: Rules) -> Approval:
         asker, conversation = approval.requested_for, rules.conversation
+        platform = _chat_of(conversation)
         if approval.requirements.asker_may_approve:
             # An asker whose membership is unknown may not approve.
             member = await self._surfaces.find_member(asker, conversation)
@@ -133,12 +138,12 @@ class ApproverResolver:
         if terms.asker_may_approve:
             return replace(approval, possible_approvers=PossibleApprovers(((Approver(asker.principal, asker.name),),)))
         sets = [
-            _of_platform((entries,), asker)
+            _of_platform((entries,), asker, platform)
             for entries in terms.approvers or (rules.approvers.approvers or rules.approvers.admins,)
         ]
         wanted = set().union(*sets)
         if APPROVERS in terms.deliver:
-            wanted |= _of_platform(_recipient_sets(terms, rules.approvers), asker)
+            wanted |= _of_platform(_recipient_sets(terms, rules.approvers), asker, platform)
         entries = await self._look_up(wanted, conversation)
         small = {
             group
@@ -197,6 +202,8 @@ class ApproverResolver:
         """
         wanted = sorted(principal for principal in principals if ":" in principal)[: 2 * MAX_NOTIFIED_APPROVERS]
         directory: object = self._surfaces.find(conversation)
+        if (elsewhere := self._surfaces.find_for_cards(conversation)) is not None:
+            directory, conversation = elsewhere
         if not isinstance(directory, ApproverDirectory):
             return {principal: DirectoryEntry(principal.partition(":")[2]) for principal in wanted}
 

@@ -11,7 +11,7 @@ from bot.domain.turns import MessageRefs
 from bot.errors import CountersignError, NotFound
 from bot.i18n import _
 from bot.ports import Surface
-from bot.ports.platform import PostedText, ThreadReader
+from bot.ports.platform import CardSurface, PostedText, ThreadReader
 
 log = logging.getLogger(__name__)
 MEMBER_SECONDS = 10.0
@@ -38,6 +38,15 @@ class Surfaces:
             if key.startswith(surface.key_prefixes):
                 return surface
         return None
+
+    def find_for_cards(self, conversation: ConversationKey) -> tuple[CardSurface, ConversationKey] | None:
+        """Return the surface of the workspace that a conversation over HTTP belongs to, and the key of the workspace;
+        None for the workspace of HTTP itself.
+        """
+        platform, _colon, workspace = conversation.workspace_key.partition(":")
+        home = ConversationKey(platform, workspace, "", "")
+        surface: object = None if platform == conversation.platform else self.find(home)
+        return (surface, home) if isinstance(surface, CardSurface) else None
 
     async def find_member(self, author: Author, conversation: ConversationKey) -> Member | None:
         """Return the author as a member; None if the platform cannot tell. Rules then take the stricter case."""

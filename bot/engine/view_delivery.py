@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from bot.domain.locales import use_locale
 from bot.domain.metrics import Delivered, DeliveryOutcome, MetricSink, null_sink
-from bot.domain.turns import Notice, NoticeTarget, Step, StepStatus, ToolStep, Turn, TurnStatus, TurnView
+from bot.domain.turns import Notice, NoticeTarget, PostedMessage, Step, StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.engine.surfaces import Surfaces
 from bot.errors import DatabaseError, DeliveryFailed, LostLease, NotFound
 from bot.i18n import _, gettext_lazy
@@ -452,12 +452,19 @@ class ViewDelivery:
     async def _post(self, surface: Surface, turn: TurnDelivery, view: TurnView, refs: dict[str, str]) -> None:
         if view.turn.question.deleted and not refs:
             return  # nothing is posted that would need an end
-        loop = asyncio.get_running_loop()
         view = replace(view, read=partial(self._log.get_file, view.turn.id))
-        async with (
-            asyncio.timeout(DELIVERY_SECONDS) as limit,
-            contextlib.aclosing(surface.deliver(view, refs)) as messages,
-        ):
+        await self._save_posted(turn, view, refs, surface.deliver(view, refs))
+        elsewhere = self._surfaces.find_for_cards(view.turn.conversation)
+        if elsewhere is not None:
+            cards, home = elsewhere
+            distant = replace(view, turn=replace(view.turn, conversation=home))
+            await self._save_posted(turn, view, refs, cards.deliver_cards(distant, refs))
+
+    async def _save_posted(
+        self, turn: TurnDelivery, view: TurnView, refs: dict[str, str], posting: AsyncGenerator[PostedMessage, None]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(DELIVERY_SECONDS) as limit, contextlib.aclosing(posting) as messages:
             async for message in messages:
                 if refs.get(message.slot) != message.ref:
                     # A posted message must be stored, however long the database takes.

@@ -277,6 +277,17 @@ class PostedText:
 
 
 @runtime_checkable
+class CardSurface(Protocol):
+    """Optional half of a Surface: it posts cards about calls of conversations that are elsewhere."""
+
+    def deliver_cards(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        """Post and edit the cards in other places alone. The view's conversation is the workspace that they are posted
+        in, without a channel. Raises DeliveryFailed.
+        """
+        ...
+
+
+@runtime_checkable
 class ThreadReader(Protocol):
     """Optional half of a Surface: it reads conversations back, for operators that store none."""
 

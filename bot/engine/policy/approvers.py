@@ -43,6 +43,10 @@ _ASKED = gettext_lazy("You asked for this yourself, so others have to approve it
 _EDITED = gettext_lazy("You have edited it, so others have to approve it.")
 
 
+PLATFORM_ADMIN = "platform admin"
+"""Evidence of an admin of the platform where the settings name none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Approvers:
     """Admins and approvers, as principals and roles: `slack:U1`, `slack-group:S1`, `console:ana`.
@@ -83,7 +87,7 @@ class Approvers:
             return member.author.principal if member.author.principal in named else named[0]
         if is_program(member):
             return next(iter(sorted(own & {*self.programs, ApiRole.ADMIN.principal})), "")
-        return "platform admin" if self.administers(member) else ""
+        return PLATFORM_ADMIN if self.administers(member) else ""
 
     def format_requirements(self, terms: ApprovalRequirements) -> str:
         """Format the required approvers: `slack:U1`, `2 of slack-group:S1, not the asker`."""
@@ -146,10 +150,16 @@ def _evidence(approvers: Approvers, terms: ApprovalRequirements, asker: Author, 
     # Members and admins of another platform have no rights here. An API client belongs to its token's workspace.
     same_platform = member.author.platform == asker.platform or is_program(member)
     if not terms.approvers:
-        return approvers.evidence(member) if same_platform or member.author.principal == approvers.operator else ""
-    if not same_platform or member.guest or member.external:
+        is_operator = member.author.principal == approvers.operator
+        evidence = approvers.evidence(member)
+        # A program's call may be decided by people of chats that are named.
+        is_named = asker.platform == HTTP and evidence != PLATFORM_ADMIN
+        return evidence if same_platform or is_operator or is_named else ""
+    if member.guest or member.external or not (same_platform or asker.platform == HTTP):
         return ""
-    matches = [_entry(accepted, asker, member) for accepted in terms.approvers]
+    matches = [
+        _entry(accepted if same_platform else accepted - {MEMBERS}, asker, member) for accepted in terms.approvers
+    ]
     return ", ".join(dict.fromkeys(matches)) if all(matches) else ""
 
 

@@ -81,7 +81,7 @@ class DiscordTurnMessages(TurnMessages[OutgoingMessage]):
         if not remote_approvals(view):
             return ()
         origin = channel_id_of(view.turn.conversation)
-        direct = await self._direct.get(origin, lambda: self._is_direct(origin))
+        direct = bool(origin) and await self._direct.get(origin, lambda: self._is_direct(origin))
         return list(remote_cards(view, now, direct=direct))
 
     async def locate_remote(self, turn: Turn, remote: RemoteMessage[OutgoingMessage], ref: str) -> OutgoingMessage:
@@ -151,6 +151,10 @@ class DiscordSurface:
     def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         """Deliver a turn. Raises DeliveryFailed."""
         return self._delivery.deliver(view, refs)
+
+    def deliver_cards(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        """Deliver the cards of a turn that is elsewhere. Raises DeliveryFailed."""
+        return self._delivery.deliver_cards(view, refs)
 
     async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         """Post a notice to a user or a conversation. A notice to one user is a direct message, because only

@@ -19,7 +19,7 @@ import discord
 from bot.chat import card_messages as chat_cards
 from bot.chat import turn_messages as chat_turns
 from bot.chat.actions import ActionEncoder, FeedbackValue, SendFeedback, with_question
-from bot.chat.card_messages import DIRECT_CONVERSATION, RemoteMessage
+from bot.chat.card_messages import DIRECT_CONVERSATION, RemoteMessage, distant_origin
 from bot.chat.message_model import (
     Arguments,
     Block,
@@ -307,7 +307,9 @@ def remote_cards(view: TurnView, now: float, *, direct: bool) -> Iterator[Remote
     """Yield the remote cards of a turn by channel, each with a link to its conversation; `direct` is True for a direct
     conversation, which other users cannot open.
     """
-    origin = Text(str(DIRECT_CONVERSATION)) if direct else ChannelLink(channel_id_of(view.turn.conversation))
+    origin: Span = Text(str(DIRECT_CONVERSATION)) if direct else ChannelLink(channel_id_of(view.turn.conversation))
+    if not view.turn.conversation.channel:
+        origin = distant_origin(view.turn)
     return chat_cards.remote_cards(view, now, origin, outgoing_message, calls_a_card=CALLS_A_CARD)
 
 

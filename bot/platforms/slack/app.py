@@ -228,6 +228,13 @@ class SlackSurface:
             async for message in posted:
                 yield message
 
+    async def deliver_cards(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        """Deliver the cards of a turn that is elsewhere. Raises DeliveryFailed."""
+        workspace = await self._of(view.turn.conversation)
+        async with aclosing(workspace.delivery.deliver_cards(view, refs)) as posted:
+            async for message in posted:
+                yield message
+
     async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         """Post a notice: an ephemeral message, a direct message, or a message in the channel. Raises DeliveryFailed."""
         where = ConversationKey.parse(audience.conversation)

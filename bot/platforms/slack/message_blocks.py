@@ -11,7 +11,7 @@ from itertools import groupby
 
 from bot.chat import card_messages as chat_cards
 from bot.chat import turn_messages as chat_turns
-from bot.chat.card_messages import DIRECT_CONVERSATION, RemoteMessage
+from bot.chat.card_messages import DIRECT_CONVERSATION, RemoteMessage, distant_origin
 from bot.chat.message_model import (
     Arguments,
     Button,
@@ -223,6 +223,8 @@ def remote_cards(view: TurnView, now: float, url: str) -> Iterator[RemoteMessage
     origin: Span = Link(address, _("this thread")) if address else ChannelLink(where.channel)
     if where.channel.startswith("D"):
         origin = Text(str(DIRECT_CONVERSATION))
+    elif not where.channel:
+        origin = distant_origin(view.turn)
     return chat_cards.remote_cards(view, now, origin, outgoing_message, calls_a_card=CALLS_A_CARD)
 
 
