@@ -70,7 +70,9 @@ def language_tag(text: object) -> str | None:
 def time_zone_name(text: object) -> str | None:
     """Return the name of a time zone in its own letter case, None if there is no such zone."""
     wanted = text.strip().lower() if isinstance(text, str) else ""
-    return "UTC" if wanted in _NAMES_OF_UTC else _zones_by_lower_case().get(wanted)
+    if wanted in _NAMES_OF_UTC:
+        return "UTC"
+    return _zones_by_lower_case().get(wanted) if wanted else None
 
 
 def close_time_zones(text: str) -> tuple[str, ...]:
@@ -102,7 +104,8 @@ def zone_of_variable(value: str) -> str | None:
     """Return the time zone of a value of TZ: a name or the path of a file, perhaps behind a colon. None for others."""
     path = name = value.strip().removeprefix(":")
     if path.startswith("/"):
-        name = os.path.realpath(path).rpartition("/zoneinfo/")[2]
+        _, is_zone, name = os.path.realpath(path).rpartition("/zoneinfo/")
+        name = name if is_zone else ""
     # A copy of a zone has no name.
     return time_zone_name(name.removeprefix("posix/")) or ("UTC" if path == str(_LOCAL_TIME) else None)
 

@@ -29,6 +29,7 @@ from bot.domain.completions import (
     ToolChoice,
     Usage,
 )
+from bot.domain.lazy_pattern import lazy_pattern
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool, parse_check_question
 from bot.i18n import _, format_date, gettext_lazy, ngettext
@@ -87,7 +88,7 @@ _ANSWERS = {
 }
 """Answers to small talk, and True if the help follows."""
 _SMALL_TALK = [
-    (re.compile("|".join(talk["patterns"]), re.IGNORECASE), talk["answer"]) for talk in PHRASES["small_talk"]
+    (lazy_pattern("|".join(talk["patterns"]), re.IGNORECASE), talk["answer"]) for talk in PHRASES["small_talk"]
 ]
 
 _MOST_CHARACTERS, _MOST_LINES = 1800, 40
@@ -175,7 +176,7 @@ class _Turn:
 
     def reply(self) -> Message:  # noqa: PLR0911 - one for each kind of reply
         """Return the message that calls tools or answers."""
-        opening, needs_help = _small_talk(self._question, self._today)
+        opening, needs_help = _small_talk(self._question)
         plan = self._plan(opening)
         if self._files and not opening and (plan.is_lookup or not plan.is_clear):
             return self._answer("\n\n".join(map(_beginning, self._files)))
@@ -191,6 +192,8 @@ class _Turn:
         if opening == _ANSWERS["why"][0] and self._failed:
             return self._answer(_truncate(self._failed))
         if opening:
+            if "{day}" in opening:
+                opening = opening.replace("{day}", format_date(self._today, "full"))
             return self._help(opening) if needs_help else self._answer(opening)
         if plan.rivals or self._checked:
             return self._answer(_ask_which(plan.rivals) if plan.rivals else _NO_WAY_TO_LOOK)
@@ -198,7 +201,7 @@ class _Turn:
 
     def _plan(self, opening: str) -> Plan:
         is_yes = opening == _YES
-        is_clock = bool(opening) and format_date(self._today, "full") in opening
+        is_clock = "{day}" in opening
         if len(self._question) > _LONGEST_QUESTION or (opening and not (is_yes or is_clock)):
             return Plan()
         if opening and not is_yes:  # the day or the time
@@ -308,13 +311,13 @@ def _beginning(file: re.Match[str]) -> str:
 # -------------------- texts
 
 
-def _small_talk(text: str, today: date) -> tuple[str, bool]:
-    """Return the answer to a greeting, thanks, `never mind` or a question about the demo, and True if the help follows
-    to it. The answer is empty for any other text.
+def _small_talk(text: str) -> tuple[str, bool]:
+    """Return the answer to a greeting, thanks, `never mind` or a question about the demo, with `{day}` for today, and
+    True if the help follows to it. The answer is empty for any other text.
     """
     fitting = (answer for talk, answer in _SMALL_TALK if len(text) < 200 and talk.search(text))
     answer, needs_help = _ANSWERS.get(next(fitting, ""), ("", False))
-    return str(answer).replace("{day}", format_date(today, "full")), needs_help
+    return str(answer), needs_help
 
 
 def _help_text(opening: str, tools: Sequence[Tool], today: date) -> str:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from importlib.resources import files
 from itertools import islice
 
+from bot.domain.lazy_pattern import lazy_pattern
 from bot.domain.vocabulary import TRANSLATED, UNSPACED, Word, split_identifier, stem, translate, words
 
 PHRASES = tomllib.loads((files(__package__) / "phrases.toml").read_text(encoding="utf-8"))
@@ -23,7 +24,7 @@ def stems(text: str) -> frozenset[str]:
 
 def pattern(name: str) -> re.Pattern[str]:
     """Return one of the patterns of `phrases.toml`."""
-    return re.compile(PHRASES["patterns"][name], re.IGNORECASE)
+    return lazy_pattern(PHRASES["patterns"][name], re.IGNORECASE)
 
 
 _ACTIONS = {action: stems(verbs) for action, verbs in PHRASES["actions"].items()}
@@ -47,11 +48,11 @@ HOW_TO, QUESTION, PROHIBITION = map(pattern, ("how_to", "question", "prohibition
 ASKS, PERSONAL, WANTS, ORDERS = map(pattern, ("asks", "personal", "wants", "orders"))
 _CUT = pattern("cut")
 _FOLLOWS, _POLITE = PHRASES["patterns"]["follows"], PHRASES["patterns"]["polite"]
-LEAD = re.compile(rf"(?i)^\W*(?:(?:{_FOLLOWS}|{_POLITE})[\s,:!.、]*)+")
+LEAD = lazy_pattern(rf"(?i)^\W*(?:(?:{_FOLLOWS}|{_POLITE})[\s,:!.、]*)+")
 """Words that only lead into a request."""
-FOLLOWS = re.compile(rf"(?i)^\W*(?:{_POLITE}[\s,:!.]*)*(?:{_FOLLOWS})")
+FOLLOWS = lazy_pattern(rf"(?i)^\W*(?:{_POLITE}[\s,:!.]*)*(?:{_FOLLOWS})")
 """Words that lead from one request to the next."""
-_REWRITES = [(re.compile(rewrite["pattern"], re.IGNORECASE), rewrite["plain"]) for rewrite in PHRASES["rewrites"]]
+_REWRITES = [(lazy_pattern(rewrite["pattern"], re.IGNORECASE), rewrite["plain"]) for rewrite in PHRASES["rewrites"]]
 
 
 def _any_of(listed: Iterable[str]) -> str:
@@ -59,7 +60,7 @@ def _any_of(listed: Iterable[str]) -> str:
 
 
 _UNSPACED = {word for word in (*RELATED, *TRANSLATED) if re.match(f"[{UNSPACED}]", word)}
-_RELATED_UNSPACED = re.compile(_any_of(_UNSPACED & RELATED.keys()))
+_RELATED_UNSPACED = lazy_pattern(_any_of(_UNSPACED & RELATED.keys()))
 _KNOWN = _any_of(word for word in _UNSPACED if len(word) > 1 or word in RELATED)
 
 
@@ -142,7 +143,7 @@ def _opens(text: str) -> bool:
 
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-DAY = re.compile(
+DAY = lazy_pattern(
     r"(?i)(?<!\w)(?:(?:on|this|next|over|at|for|the)\s+){0,2}"
     rf"(?:(?P<name>{_any_of((*PHRASES['days'], 'weekend', *_WEEKDAYS))})"
     rf"|(?P<month>{'|'.join(_MONTHS)})[a-z]{{0,6}}\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
@@ -175,9 +176,9 @@ def _date(match: re.Match[str], today: date) -> date:
 # -------------------- a text whose words are used up
 
 _QUOTED, _COLON, _LINK = map(pattern, ("quoted", "colon", "link"))
-_UNSPACED_IDLE = re.compile(rf"{_KNOWN}|[\u3040-\u309f]+")
-_UNSPACED_TOPIC = re.compile(rf"^(.+?)(?:の|に関する|についての)(?:{_KNOWN})")
-_UNSPACED_OBJECT = re.compile(
+_UNSPACED_IDLE = lazy_pattern(rf"{_KNOWN}|[\u3040-\u309f]+")
+_UNSPACED_TOPIC = lazy_pattern(rf"^(.+?)(?:の|に関する|についての)(?:{_KNOWN})")
+_UNSPACED_OBJECT = lazy_pattern(
     rf"^(?:[{UNSPACED}]{{1,12}}?(?:の中から|から|に))?(.+?)、?"
     r"(?:を(?!.+(?:と|って)(?:メモ|覚え|書|記録))|って|という|と(?=メモ|覚え|書|記録))"
 )

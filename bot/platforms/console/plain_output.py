@@ -115,7 +115,7 @@ class TurnRemarks:
     def __init__(self, stream: TextIO, theme: ConsoleTheme, view: TurnView) -> None:
         self._stream = stream
         self._theme = theme
-        self._command = open_command(view.turn.conversation.thread)
+        self._conversation = view.turn.conversation.thread
         self._written: set[str] = set()
         self._activity: str | ModelRetry = ""
 
@@ -132,7 +132,8 @@ class TurnRemarks:
             case ToolOutput(failed=True, raw=text):
                 self._write_once(key, theme.error(safe_lines(text)))
             case CheckCallAction():
-                hint = _("Did it happen? /check finds out, /again runs it once more: {command}", command=self._command)
+                command = open_command(self._conversation)
+                hint = _("Did it happen? /check finds out, /again runs it once more: {command}", command=command)
                 self._write_once(key, f"  {theme.warn(hint)}")
             case _:
                 pass
@@ -144,7 +145,8 @@ class TurnRemarks:
         if words := waiting_text(view):
             text = words
             if offers_behind(view.blocker):
-                text = _("{waiting}. To approve or stop that: {command}", waiting=words, command=self._command)
+                command = open_command(self._conversation)
+                text = _("{waiting}. To approve or stop that: {command}", waiting=words, command=command)
             self._write_once(words, f"  {self._theme.dim(text)}")
         if isinstance(view.activity, ModelRetry) and view.activity != self._activity:
             self.write_line(f"  {self._theme.dim(safe_lines(str(view.activity)))}")
