@@ -95,7 +95,7 @@ async def test_a_card_of_an_agents_call_is_posted_and_approved_in_slack(
         await office.card("Approved by")
 
 
-async def test_a_permission_prompt_of_an_agent_is_denied_in_slack_by_the_approver_alone(
+async def test_a_permission_prompt_of_an_agent_is_answered_in_slack_by_the_approver_alone(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
     async with an_office(tmp_path, model) as office:
@@ -108,6 +108,6 @@ async def test_a_permission_prompt_of_an_agent_is_denied_in_slack_by_the_approve
             await office.company.slack.press(office.company.priya, card, "cs.approve")
             await office.company.hears(office.company.priya, "approve")
             assert not calling.done()
-            await office.company.slack.press(office.company.sam, card, "cs.deny")
+            await office.company.slack.press(office.company.sam, card, "cs.approve")
             (block,) = (await calling).content
-            assert json.loads(getattr(block, "text", ""))["behavior"] == "deny"
+            assert json.loads(getattr(block, "text", "")) == {"behavior": "allow", "updatedInput": prompt["input"]}
