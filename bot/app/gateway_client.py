@@ -29,6 +29,7 @@ _MARGIN = 20.0
 """Seconds for an answer, besides those it waits for a decision."""
 _MOST_BYTES = 4 << 20
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
+_KEYS_PATH = "/.well-known/jwks.json"
 _NOT_NOW = (429, 502, 503, 504)
 _PENDING = "pending"
 
@@ -149,6 +150,25 @@ def decide_hook(client: GatewayClient, event: bytes, wait: float, *, defer: bool
         decision = {"permissionDecision": "defer" if defer else "deny"}
     output = {"hookEventName": "PreToolUse", "permissionDecisionReason": reason, **decision}
     return {"hookSpecificOutput": output}
+
+
+def read_keys(place: str) -> dict[str, Any]:
+    """Return the public keys of receipts: a file, or those at an address; by default those of the gateway of the
+    variable. Raises CountersignError.
+    """
+    if place and "://" not in place:
+        return _parse(200, read_file(place))
+    address = check_url(place or os.environ.get(URL_VARIABLE, "")).removesuffix(_KEYS_PATH)
+    return GatewayClient(address).send("GET", _KEYS_PATH)[1]
+
+
+def read_file(name: str) -> bytes:
+    """Return the content of a file. Raises CountersignError."""
+    try:
+        with open(name, "rb") as file:  # noqa: PTH123 - pathlib loads slowly
+            return file.read(_MOST_BYTES)
+    except OSError as error:
+        raise CountersignError(f"{name} cannot be read: {error.strerror}.", "name another file") from error
 
 
 def _slice(left: float) -> int:

@@ -23,6 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+receipts = typer.Typer(help="Receipts of approvals.", no_args_is_help=True)
+app.add_typer(receipts, name="receipt")
 _NOT_APPROVED = 3
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _DURATION = re.compile(r"(?=\d)(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,6})s?)?")
@@ -76,6 +78,43 @@ def ask(
         elif approved:
             typer.echo(answer.get("receipt", ""))
         return 0 if approved else _NOT_APPROVED
+
+    run_plainly(run)
+
+
+@receipts.command("verify")
+def verify(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file of the receipt; - is standard input.")] = "-",
+    *,
+    keys: Annotated[
+        str, typer.Option("--jwks", metavar="URL|FILE", help="The public keys; else those at COUNTERSIGN_URL.")
+    ] = "",
+    audience: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The executor that the receipt has to be for.")
+    ] = None,
+    tool: Annotated[str | None, typer.Option(metavar="NAME", help="The tool that it has to be about.")] = None,
+    arguments: Annotated[
+        str | None, typer.Option(metavar="JSON", help="The arguments that it has to be about, all of them.")
+    ] = None,
+) -> None:
+    """Check a receipt, and print its facts as JSON; exit code 1 if it does not count."""
+    given = None if arguments is None else _parse_value(arguments)
+    if given is not None and not isinstance(given, dict):
+        raise typer.BadParameter("it must be a JSON object.", param_hint="--arguments")
+
+    def run() -> int:
+        from bot.app import gateway_client as gateway  # noqa: PLC0415 - `--help` needs none of it
+        from bot.web.gateway.receipts import verify_receipt  # noqa: PLC0415
+
+        text = sys.stdin.buffer.read() if file == "-" else gateway.read_file(file)
+        claims = verify_receipt(text.decode("ascii", "replace").strip(), gateway.read_keys(keys), audience, given)
+        if tool is not None and claims["tool"] != tool:
+            print_error(f"The receipt is about the tool {claims['tool']!r}. Fix: ask for an approval of {tool!r}")
+            return 1
+        if audience is None:
+            print_error(f"The receipt is for {claims['aud']}, which was not checked: --audience does.")
+        typer.echo(json.dumps(claims, ensure_ascii=False))
+        return 0
 
     run_plainly(run)
 

@@ -15,10 +15,14 @@ from subprocess import PIPE
 from threading import Event
 from typing import Any
 
+import jwt
 import pytest
 import yaml  # type: ignore[import-untyped]
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from jwt.algorithms import OKPAlgorithm
 
 from bot.app import gateway_client
+from bot.web.gateway.receipts import digest_arguments
 from tests.cli.gateway import TOKEN, FakeGateway, fake_gateway
 from tests.cli.invocation import Countersign, Ended
 from tests.fakes.programs import ROOT
@@ -478,3 +482,48 @@ def test_connect_takes_the_name_of_a_variable_and_no_token(countersign: Counters
         ended = countersign("connect", "cursor", "--token-env", name)
         assert ended.code == 2
         assert TOKEN not in ended.err
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> tuple[str, str]:
+    """A receipt for the executor `deployer` in a file, and the file of its public key."""
+    private = OKPAlgorithm.to_jwk(Ed25519PrivateKey.generate(), as_dict=True) | {"kid": "k1"}
+    claims = {
+        "iss": "https://bot.example.com", "sub": "api:ci", "aud": "deployer", "jti": "a1", "iat": 1, "exp": 4 * 10**9,
+        "server": "ci", "tool": "deploy", "arguments_sha256": digest_arguments({"env": "prod"}),
+        "decision": "approved", "deciders": ["Sam"],
+    }  # fmt: skip
+    receipt, keys = tmp_path / "receipt", tmp_path / "keys.json"
+    receipt.write_text(jwt.encode(claims, jwt.PyJWK(private, "EdDSA"), "EdDSA", {"kid": "k1"}))
+    keys.write_text(json.dumps({"keys": [{name: value for name, value in private.items() if name != "d"}]}))
+    return str(receipt), str(keys)
+
+
+def test_a_receipt_is_checked_without_the_gateway(countersign: Countersign, signed: tuple[str, str]) -> None:
+    receipt, keys = signed
+    facts = ("--audience", "deployer", "--tool", "deploy", "--arguments", '{"env": "prod"}')
+    ended = countersign("receipt", "verify", receipt, "--jwks", keys, *facts)
+    assert (ended.code, json.loads(ended.out)["deciders"], ended.err) == (0, ["Sam"], "")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--audience", "other"), "does not count"),
+        (("--audience", "deployer", "--tool", "drop"), "about the tool 'deploy'"),
+        (("--audience", "deployer", "--arguments", '{"env": "test"}'), "other arguments"),
+    ],
+)
+def test_a_receipt_about_something_else_is_refused(
+    countersign: Countersign, signed: tuple[str, str], words: tuple[str, ...], reason: str
+) -> None:
+    receipt, keys = signed
+    ended = countersign("receipt", "verify", receipt, "--jwks", keys, *words)
+    assert (ended.code, ended.out) == (1, "")
+    assert reason in ended.err
+
+
+def test_a_missing_receipt_is_named(countersign: Countersign, signed: tuple[str, str]) -> None:
+    ended = countersign("receipt", "verify", "none.txt", "--jwks", signed[1], "--audience", "deployer")
+    assert ended.code == 1
+    assert "none.txt cannot be read" in ended.err

@@ -91,17 +91,21 @@ def _new_key() -> tuple[str, str]:
 
 
 def verify_receipt(
-    receipt: str, keys: Mapping[str, Any], audience: str, arguments: Mapping[str, Any] | None = None
+    receipt: str, keys: Mapping[str, Any], audience: str | None, arguments: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the claims of a receipt for this audience, signed by one of the `keys` (a JWK set), about these arguments
-    unless None. Raises CountersignError.
+    """Return the claims of a receipt that one of the `keys` (a JWK set) has signed: for this audience, about these
+    arguments, unless they are None. Raises CountersignError.
     """
     import jwt  # noqa: PLC0415 - as above
 
     try:
         found = jwt.PyJWKSet.from_dict(dict(keys))[jwt.get_unverified_header(receipt).get("kid", "")]
         claims: dict[str, Any] = jwt.decode(
-            receipt, found, algorithms=[_ALGORITHM], audience=audience, options={"require": list(_CLAIMS)}
+            receipt,
+            found,
+            algorithms=[_ALGORITHM],
+            audience=audience,
+            options={"require": list(_CLAIMS), "verify_aud": audience is not None},
         )
         is_same = arguments is None or digest_arguments(dict(arguments)) == claims["arguments_sha256"]
     except (jwt.PyJWTError, KeyError, ValueError) as error:
