@@ -41,8 +41,8 @@ async def test_every_route_is_described_with_its_token_its_errors_and_an_id_of_i
 async def test_names_on_the_wire_are_in_camel_case(api: Api) -> None:
     schemas = build_api(api.parts).openapi()["components"]["schemas"]
     names = [name for schema in schemas.values() for name in schema.get("properties", {})]
-    # As in the APIs of models, whose messages clients reuse.
-    others = {"image_url"}
+    # As in the APIs of models, whose messages clients reuse, and in the hooks of agents.
+    others = {"image_url", "tool_name", "tool_input", "session_id", "tool_use_id"}
     assert [name for name in names if "_" in name.strip("_") and name not in others] == []
 
 

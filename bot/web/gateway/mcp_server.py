@@ -12,11 +12,11 @@ import base64
 import hashlib
 import json
 import re
-import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -154,9 +154,10 @@ class McpEndpoint:
         try:
             request = self._endpoint.request(client, params)
             request = replace(request, idempotency_key=key, origin=_origin(context))
-            call = await self._calls.submit(client, request)
-            if self._followed[call.id] and not key:
-                call = await self._calls.submit(client, replace(request, session=secrets.token_hex(8)))
+            for wish in count():
+                call = await self._calls.submit(client, replace(request, session=str(wish or "")))
+                if key or not self._followed[call.id]:
+                    break
             self._followed[call.id] += 1
             requested.followed.append(call.id)
             call = await self._settle(context, client, call)
@@ -333,13 +334,13 @@ def _error(*sentences: str) -> types.CallToolResult:
 
 
 def _offered_tool(tool: Tool) -> types.Tool:
+    # Without its output schema: a result that was shortened would not fit, and clients refuse it then.
     hints = tool.annotations
     return types.Tool(
         name=tool.name,
         title=tool.title or None,
         description=tool.description or tool.title or tool.original_name,
         input_schema=dict(tool.input_schema),
-        output_schema=None if tool.output_schema is None else dict(tool.output_schema),
         annotations=types.ToolAnnotations(
             read_only_hint=hints.read_only,
             destructive_hint=hints.destructive,
