@@ -156,7 +156,7 @@ class ServerRegistry:
         self._started = False
 
     def __iter__(self) -> Iterator[ManagedServer]:
-        return iter(sorted(self._servers.values(), key=lambda managed: (managed.config.name, managed.config.id)))
+        return iter(tuple(self._servers.values()))
 
     def get(self, server_id: str) -> ManagedServer | None:
         """Return the server with this id, or None."""
@@ -170,7 +170,8 @@ class ServerRegistry:
 
     def reconcile(self, entries: Sequence[DesiredServer], limit: float) -> None:
         """Manage exactly these servers. Removed ones are closed gracefully for `limit` seconds."""
-        wanted = {entry.config.id: entry for entry in entries}
+        ordered = sorted(entries, key=lambda entry: (entry.config.name, entry.config.id))
+        wanted = {entry.config.id: entry for entry in ordered}
         for server_id in self._servers.keys() - wanted.keys():
             self._disconnect(self._servers.pop(server_id), limit)
         for server_id, entry in wanted.items():
@@ -186,6 +187,7 @@ class ServerRegistry:
                 self._disconnect(before, limit)
             if self._started:
                 self._start_connection(managed, used=before is not None and before.started)
+        self._servers = {server_id: self._servers[server_id] for server_id in wanted}
 
     async def close(self, limit: float) -> None:
         """Close all connections concurrently, those of removed servers included."""
@@ -275,7 +277,7 @@ def choose_tools(servers: Iterable[ManagedServer]) -> tuple[tuple[Tool, ...], Ma
     prompts; and the tools that are not because of a collision, by the id of their server, with the reason.
     """
     candidates: list[tuple[ManagedServer, Tool]] = []
-    for group in _groups(servers):
+    for group in _groups(managed for managed in servers if managed.tools):
         chosen: dict[str, tuple[ManagedServer, Tool]] = {}
         for managed in group:
             for tool in managed.tools:

@@ -243,9 +243,16 @@ class McpToolbox:
         managed = self._servers.get(server_id)
         return () if managed is None else managed.redact.spans(text)
 
+    def snapshot(self, server: str) -> ServerSnapshot:
+        """Return one server, redacted. Raises NotFound."""
+        managed = self._find(server)
+        return _redact_snapshot(managed, self._collisions(managed.config.workspace))
+
     def servers(self) -> Sequence[ServerSnapshot]:
         """Return every server by name, redacted. One with an unreadable definition has no command and no address."""
-        return [self._redact_snapshot(managed) for managed in self._servers]
+        workspaces = {managed.config.workspace for managed in self._servers}
+        collisions = {workspace: self._collisions(workspace) for workspace in workspaces}
+        return [_redact_snapshot(managed, collisions[managed.config.workspace]) for managed in self._servers]
 
     def definition(self, server: str) -> ServerConfig:
         """Return a managed server with its secrets, which must not be shown. Raises NotFound."""
@@ -294,7 +301,9 @@ class McpToolbox:
         if managed.connection is not None:
             managed.connection.tracker.calls.reset()
             await managed.connection.connect()
-        return self._redact_snapshot(self._servers.get(server) or managed)
+        # A removed one keeps its last state.
+        managed = self._servers.get(server) or managed
+        return _redact_snapshot(managed, self._collisions(managed.config.workspace))
 
     async def sync(self, server: str) -> ServerCapabilities:
         """Fetch all capabilities of a server and store them. Raises NotFound and ServerTrouble."""
@@ -313,7 +322,9 @@ class McpToolbox:
     def diagnose(self, server: str) -> AsyncGenerator[Check, None]:
         """Yield the checks of a managed server, with its tools and recent calls. Raises NotFound at once."""
         managed = self._find(server)
-        return diagnose(managed, self._shared, self._collisions(managed), self._refused)
+        return diagnose(
+            managed, self._shared, self._collisions(managed.config.workspace).get(managed.config.id, ()), self._refused
+        )
 
     async def read_resource(self, server: str, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises NotFound and ServerTrouble."""
@@ -345,14 +356,9 @@ class McpToolbox:
             if is_distinctive(name)
         )
 
-    def _redact_snapshot(self, managed: ManagedServer) -> ServerSnapshot:
-        snapshot = managed.snapshot
-        left_out = (*snapshot.left_out, *self._collisions(managed))
-        return redacted_snapshot(replace(snapshot, left_out=left_out), managed.redact)
-
-    def _collisions(self, managed: ManagedServer) -> Sequence[str]:
-        """Return the tools that are not offered because of their names, with the reason."""
-        return choose_tools(self._in_workspace(managed.config.workspace))[1].get(managed.config.id, ())
+    def _collisions(self, workspace: str) -> Mapping[str, Sequence[str]]:
+        """Return the tools that are not offered because of their names, with the reason, by the id of their server."""
+        return choose_tools(self._in_workspace(workspace))[1]
 
     def _find(self, server: str) -> ManagedServer:
         managed = self._servers.get(server)
@@ -392,6 +398,12 @@ class McpToolbox:
                 case _:
                     cause = gettext_lazy("Server {server} is still connecting.", server=name)
                     yield managed.snapshot.own_problem or cause_and_fix(cause, gettext_lazy("ask again in a moment"))
+
+
+def _redact_snapshot(managed: ManagedServer, collisions: Mapping[str, Sequence[str]]) -> ServerSnapshot:
+    snapshot = managed.snapshot
+    left_out = (*snapshot.left_out, *collisions.get(managed.config.id, ()))
+    return redacted_snapshot(replace(snapshot, left_out=left_out), managed.redact)
 
 
 def _withheld_text(server: str, withheld: Sequence[Tool]) -> str:

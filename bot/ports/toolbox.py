@@ -108,6 +108,9 @@ class ServerAdmin(Protocol):
     def refused_tools(self, server: str) -> Sequence[Tool]:
         """Return the tools with a refused definition, in the server's order. They are not offered."""
 
+    def snapshot(self, server: str) -> ServerSnapshot:
+        """Return the state of one server, as in `servers`."""
+
     def servers(self) -> Sequence[ServerSnapshot]:
         """Return the state of every server, by name, without secrets."""
 

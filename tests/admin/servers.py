@@ -129,7 +129,7 @@ class Servers:
         return sorted(self.states, key=lambda state: state.config.name)
 
     def capabilities(self, server: str) -> ServerCapabilities:
-        self._server_snapshot(server)
+        self.snapshot(server)
         return ServerCapabilities(
             tuple(each for each in self.offered if each.server_id == server),
             self.resources.get(server, ()),
@@ -142,11 +142,11 @@ class Servers:
         return tool
 
     def requests(self, server: str) -> Sequence[Tool]:
-        return request_tools(self._server_snapshot(server).config, self.capabilities(server))
+        return request_tools(self.snapshot(server).config, self.capabilities(server))
 
     async def connect(self, server: str) -> ServerSnapshot:
         self.done.append(("connect", server))
-        return self._server_snapshot(server)
+        return self.snapshot(server)
 
     async def sync(self, server: str) -> ServerCapabilities:
         self.done.append(("sync", server))
@@ -159,7 +159,7 @@ class Servers:
 
     async def diagnose(self, server: str) -> AsyncGenerator[Check, None]:
         self.done.append(("examine", server))
-        self._server_snapshot(server)
+        self.snapshot(server)
         for check in self.checks:
             yield check
 
@@ -177,7 +177,7 @@ class Servers:
         self.asked_to_complete.append((of, dict(given)))
         return self.suggestions.get(of.argument, ())
 
-    def _server_snapshot(self, server: str) -> ServerSnapshot:
+    def snapshot(self, server: str) -> ServerSnapshot:
         found = next((state for state in self.states if state.config.id == server), None)
         if found is None:
             raise NotFound("There is no such server.")

@@ -50,8 +50,10 @@ class SignInSteps:
 
     async def is_needed(self, config: ServerConfig) -> bool:
         """Return True if the server needs a sign-in in a browser, and one is possible."""
-        states = self._dependencies.servers.servers()
-        status = next((state.status for state in states if state.config.id == config.id), ServerStatus.PENDING)
+        try:
+            status = self._dependencies.servers.snapshot(config.id).status
+        except NotFound:
+            status = ServerStatus.PENDING
         if self._sign_ins is None or status not in _MAY_WAIT or not await self._is_offered(config):
             return False
         return status is ServerStatus.AUTH_REQUIRED or await self._sign_ins.get(config.id) is None

@@ -21,7 +21,7 @@ from bot.admin.servers.review import UnreviewedTool
 from bot.domain.conversations import ConversationKey
 from bot.domain.pins import combined_digest
 from bot.domain.servers import ServerEnablement, ServerSnapshot, ServerStatus, SyncStatus
-from bot.errors import ServerTrouble
+from bot.errors import NotFound, ServerTrouble
 from bot.examination import Check, CheckStatus
 from bot.i18n import _, english
 from bot.ports import ServerAdmin
@@ -69,7 +69,10 @@ def _event(name: str, server: VisibleServer, serializer: ServerSerializer) -> Se
 
 
 def _snapshot(servers: ServerAdmin, server_id: str) -> ServerSnapshot | None:
-    return next((snapshot for snapshot in servers.servers() if snapshot.config.id == server_id), None)
+    try:
+        return servers.snapshot(server_id)
+    except NotFound:
+        return None
 
 
 def _connection_state(snapshot: ServerSnapshot | None) -> tuple[object, ...]:
