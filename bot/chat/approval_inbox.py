@@ -97,7 +97,9 @@ SHOWN = 20
 MOST_SEARCHED = 200
 ID_LENGTH = 8
 MOST_READ = 10_000
-"""Pending calls of a workspace that are read for one list, the newest."""
+"""Pending calls of a workspace that are read for one list, the oldest."""
+COUNTED_AT_ONCE = 100
+"""Calls of the user that are counted, beside those of the page and of earlier pages."""
 _ID = Parameter("id", "the id on the card, or its beginning", required=True)
 _REASON = Parameter("reason", "why, for the model", repeated=True)
 _SUMMARY = gettext_lazy("Calls that wait for your approval")
@@ -120,8 +122,8 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class PendingCalls:
-    """Some of the calls that this user may decide, oldest first. `count` is the number of all; `all_counted` is False
-    if more calls wait than were read.
+    """Some of the calls that this user may decide, oldest first. `count` is the number of all, or if `all_counted` is
+    False the number of those that were counted: more of them may wait.
     """
 
     calls: Sequence[PendingCall] = ()
@@ -191,8 +193,23 @@ def waiting_title(count: int, *, all_counted: bool) -> str:
     return _("Waiting for you (at least {count})", count=count)
 
 
+def waiting_sentence(pending: PendingCalls) -> str:
+    """Return the number of pending calls in a sentence."""
+    count = pending.count
+    if pending.all_counted:
+        return ngettext("{n} call waits for you, oldest first.", "{n} calls wait for you, oldest first.", count)
+    return _("At least {count} calls wait for you, oldest first.", count=count)
+
+
+def page_text(number: int, pages: int, *, all_counted: bool) -> str:
+    """Return the position of a page in a list of pending calls."""
+    if all_counted:
+        return _("Page {number} of {count}", number=number, count=pages)
+    return _("Page {number} of at least {count}", number=number, count=pages)
+
+
 def page_count(pending: PendingCalls) -> int:
-    """Return the number of pages of the list."""
+    """Return the number of pages of the list that are counted."""
     return max(1, -(-pending.count // CALLS_A_PAGE))
 
 
@@ -216,7 +233,7 @@ def _blocks(pending: PendingCalls, page: int, now: float) -> Iterator[Block]:
     buttons.append(Button(_("Refresh"), ShowInbox(page)))
     buttons += [Button(_("More"), ShowInbox(page + 1))] if page < pages else []
     if pages > 1:
-        yield Footer((Text(_("Page {number} of {count}", number=page, count=pages)),))
+        yield Footer((Text(page_text(page, pages, all_counted=pending.all_counted)),))
     yield Buttons(tuple(buttons))
 
 
@@ -334,8 +351,8 @@ def _list_reply(pending: PendingCalls, now: float) -> Reply:
         return Reply(str(NOTHING_WAITS if pending.all_counted else NOT_ALL_READ))
     more = pending.count - len(pending.calls)
     sentences = (
-        ngettext("{n} call waits for you, oldest first.", "{n} calls wait for you, oldest first.", pending.count),
-        ngettext("And {n} more.", "And {n} more.", more) if more > 0 else "",
+        waiting_sentence(pending),
+        ngettext("And {n} more.", "And {n} more.", more) if more > 0 and pending.all_counted else "",
         _("Decide with `/approvals approve ID` or `/approvals deny ID REASON`."),
     )
     headings = (_("id"), _("call"), _("asked by"), pgettext("heading", "in"), _("expires"))
@@ -385,10 +402,11 @@ class PendingCallReader:
             self.overview,
             key_prefixes,
             decidable(self.log, self.members, member, partial(is_expected_approver, self.rules)),
-            limit=MOST_READ,
+            limit=start + count + COUNTED_AT_ONCE,
             most_read=MOST_READ,
+            oldest_first=True,
         )
-        ids = [call.approval_id for call in reversed(theirs.calls)]
+        ids = [call.approval_id for call in theirs.calls]
         calls = await asyncio.gather(*map(self._call, ids[start : start + count]))
         return PendingCalls(tuple(call for call in calls if call is not None), len(ids), theirs.behind is None)
 

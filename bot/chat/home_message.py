@@ -133,7 +133,8 @@ def _waiting(home: Home) -> Iterator[Block]:
         yield elicitation_buttons(card.offers)
     for call in home.waiting[:SHOWN]:
         yield from pending_call_blocks(call, home.now)
-    yield from _more(calls)
+    if home.all_counted:
+        yield from _more(calls)
 
 
 def _servers(servers: Sequence[ServerSnapshot]) -> Iterator[Block]:

@@ -41,8 +41,10 @@ def decidable(
     delegators: dict[str, Sequence[Member]] = {}
 
     async def may_member_decide(call: PendingApproval) -> bool:
-        if may_decide(member, call) or call.asked_by.principal == member.author.principal:
-            return may_decide(member, call)
+        if may_decide(member, call):
+            return True
+        if call.asked_by.principal == member.author.principal:
+            return False
         place = call.conversation.workspace_key
         if place not in delegators:
             delegators[place] = await find_delegators(log, surfaces, member, call.conversation)

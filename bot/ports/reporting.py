@@ -50,7 +50,7 @@ class PendingApproval:
 
 @dataclass(frozen=True, slots=True)
 class PendingApprovalPosition:
-    """Position in the list of waiting calls, newest first: after the call requested at `at` with this approval id."""
+    """Position in a list of waiting calls: after the call requested at `at` with this approval id."""
 
     at: float
     approval_id: str
@@ -82,10 +82,15 @@ class UserActivity(Protocol):
     """Activity of one user now."""
 
     async def pending_approvals(
-        self, key_prefixes: Sequence[str], limit: int, behind: PendingApprovalPosition | None = None
+        self,
+        key_prefixes: Sequence[str],
+        limit: int,
+        behind: PendingApprovalPosition | None = None,
+        *,
+        oldest_first: bool = False,
     ) -> PendingApprovalPage:
-        """Return up to `limit` calls that wait for an approval and have not expired, newest first, in conversations
-        with one of the key prefixes. Unreadable calls are left out.
+        """Return up to `limit` unexpired calls that wait for an approval, newest first unless `oldest_first`,
+        in conversations with one of the key prefixes. Unreadable calls are left out.
         """
 
     async def recent_turns(self, principal: str, key_prefix: str, limit: int) -> Sequence[Turn]:
@@ -111,13 +116,15 @@ async def read_pending_approvals(
     limit: int,
     most_read: int,
     behind: PendingApprovalPosition | None = None,
+    oldest_first: bool = False,
 ) -> PendingApprovalPage:
-    """Return up to `limit` calls that concern the reader, newest first. At most `most_read` calls, rounded up to a
-    BATCH, are read: a page with fewer calls than `limit` has a next one as long as its `behind` is not None.
+    """Return up to `limit` calls that concern the reader, newest first unless `oldest_first`. No more are read than the
+    page needs, and at most `most_read`, rounded up to a BATCH: a page with fewer calls than `limit` has a next one as
+    long as its `behind` is not None.
     """
     calls: list[PendingApproval] = []
     for _ in range(0, most_read, BATCH):
-        page = await activity.pending_approvals(key_prefixes, BATCH, behind)
+        page = await activity.pending_approvals(key_prefixes, BATCH, behind, oldest_first=oldest_first)
         calls += [call for call in page.calls if await concerns(call)]
         behind = page.behind
         if len(calls) > limit:

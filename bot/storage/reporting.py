@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -143,7 +143,9 @@ _live = (
 )
 _all_awaiting = (
     sa.select(
-        *approvals.c["id", "requested_for_id", "requested_for_name", "requirements", "editors"],
+        *approvals.c["id", "requested_for_id", "requested_for_name", "editors"],
+        # As text, because many have the same, which is decoded once.
+        sa.cast(approvals.c.requirements, sa.Text).label("requirements"),
         sa.func.coalesce(now() - approvals.c.posted_at, 0.0).label("waited"),
         steps.c.created_at,
         *_live.c["conversation", "agent_id"],
@@ -155,11 +157,10 @@ _all_awaiting = (
         steps.c.status == StepStatus.AWAITING.value,
         sa.or_(approvals.c.expires_at.is_(None), approvals.c.expires_at > now()),
     )
-    .order_by(steps.c.created_at.desc(), approvals.c.id)
     .limit(bindparam("limit"))
 )
 _at, _id = bindparam("at", type_=sa.Double), bindparam("id", type_=sa.Text)
-_behind = sa.or_(steps.c.created_at < _at, sa.and_(steps.c.created_at == _at, approvals.c.id > _id))
+_same_time_behind = sa.and_(steps.c.created_at == _at, approvals.c.id > _id)
 _open_elicitations = (
     sa.select(elicitations.c.id)
     .select_from(_live)
@@ -187,12 +188,13 @@ _turns_of_principal = (
 
 
 @cache
-def _awaiting(key_prefixes: int, *, behind: bool) -> sa.Select[Any]:
+def _awaiting(key_prefixes: int, *, behind: bool, oldest_first: bool) -> sa.Select[Any]:
     """Return the query for a number of key prefixes, after a position if `behind`."""
+    at = steps.c.created_at
     select = _all_awaiting.where(
         sa.or_(*(has_prefix(_live.c.conversation, f"key_prefix{n}") for n in range(key_prefixes)))
-    )
-    return select.where(_behind) if behind else select
+    ).order_by(at if oldest_first else at.desc(), approvals.c.id)
+    return select.where(sa.or_(at > _at if oldest_first else at < _at, _same_time_behind)) if behind else select
 
 
 class server_of(FunctionElement[str]):  # noqa: N801 - reads as SQL
@@ -378,14 +380,17 @@ class SqlReporting(Store):
         key_prefixes: Sequence[str],
         limit: int,
         behind: PendingApprovalPosition | None = None,
+        *,
+        oldest_first: bool = False,
     ) -> PendingApprovalPage:
-        """Return calls that await approval, newest first."""
+        """Return calls that await approval, newest first unless `oldest_first`."""
         values: dict[str, object] = {"limit": limit}
         for n, prefix in enumerate(key_prefixes):
             values |= prefix_bounds(f"key_prefix{n}", prefix)
         if behind is not None:
             values |= {"at": behind.at, "id": behind.approval_id}
-        rows = connection.execute(_awaiting(len(key_prefixes), behind=behind is not None), values).all()
+        query = _awaiting(len(key_prefixes), behind=behind is not None, oldest_first=oldest_first)
+        rows = connection.execute(query, values).all()
         last = PendingApprovalPosition(rows[-1].created_at, rows[-1].id) if len(rows) == limit else None
         return PendingApprovalPage([call for row in rows if (call := _pending_approval(row)) is not None], last)
 
@@ -454,10 +459,15 @@ def _name(body: str) -> str:
         return _UNREADABLE
 
 
+@lru_cache
+def _requirements(text: str) -> ApprovalRequirements:
+    return decode(ApprovalRequirements, json.loads(text))
+
+
 def _pending_approval(row: Any) -> PendingApproval | None:
     conversation = ConversationKey.parse(row.conversation)
     try:
-        requirements = decode(ApprovalRequirements, row.requirements)
+        requirements = _requirements(row.requirements)
     except UNREADABLE as error:
         log.warning("approval %s: requirements unreadable, left out: %r", row.id, error)
         return None

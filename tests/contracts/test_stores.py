@@ -1390,6 +1390,26 @@ async def test_waiting_calls_are_read_page_by_page_without_gaps_or_repeats(harne
     ]  # fmt: skip
 
 
+async def test_waiting_calls_are_read_oldest_first_as_far_as_a_page_needs(harness: Harness) -> None:
+    archive, reading = SqlReporting(harness.database), list[int]()
+    for n in range(3):
+        await awaiting(harness, at(f"place-{n}"), *(f"card-{n}-{m:03}" for m in range(200)))
+
+    async def is_odd(call: PendingApproval) -> bool:
+        reading.append(1)
+        return int(call.approval_id[-1]) % 2 == 1
+
+    found, behind = list[str](), None
+    for size in (4, 250, 100):
+        page = await read_pending_approvals(
+            archive, ["test:w:"], is_odd, limit=size, most_read=5_000, behind=behind, oldest_first=True
+        )
+        found += [call.approval_id for call in page.calls]
+        behind = page.behind
+        assert len(reading) <= 500 if size == 4 else True
+    assert (found, behind) == ([f"card-{n}-{m:03}" for n in range(3) for m in range(1, 200, 2)], None)
+
+
 async def test_one_older_call_is_reached_past_a_hundred_and_ten_newer_ones(harness: Harness) -> None:
     archive = SqlReporting(harness.database)
     await awaiting(harness, at("mine"), "card-old")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,15 @@ from tests.fakes.mcp.endpoint import result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say
 from tests.web.api_server import Api, opened_api, scripted_choice
 from tests.web.browser import Browser
-from tests.web.test_approvals import WRITE, an_api, ask_for_approval, becomes_done, post_decision, received_arguments
+from tests.web.test_approvals import (
+    POLICY,
+    WRITE,
+    an_api,
+    ask_for_approval,
+    becomes_done,
+    post_decision,
+    received_arguments,
+)
 from tests.web.test_console_sign_in import sign_in
 
 APPROVE = (("decision", "approve"), ("confirmed", "yes"))
@@ -52,6 +61,24 @@ async def test_a_waiting_call_is_shown_whole_and_approved(folder: Path) -> None:
         await browser.open(path_of(approval))
         assert "Approved by ben" in browser.text
         assert 'value="approve"' not in browser.page.text
+
+
+async def test_many_waiting_calls_are_paged_oldest_first_and_counted_as_far_as_they_are_read(folder: Path) -> None:
+    (folder / "policy.toml").write_text(POLICY.format(who="api-role:approver", more=""), encoding="utf-8")
+    many = ask_for(*(call(WRITE, f"c{n}", text=f"letter {n}") for n in range(132)))
+    async with opened_api(folder, model=scripted_choice(ScriptedModel([many]))) as api:
+        await api.post("/api/responses/stream", json={"payload": {"input": "write it", "stream": False}})
+        browser = await approver(api)
+        await browser.open("/console/approvals")
+        assert "At least 110 calls wait for you, oldest first." in browser.text
+        assert "Page 1 of at least 11" in browser.text
+        found = re.findall("letter [0-9]+", browser.text)
+        while 'rel="next"' in browser.page.text:
+            await browser.open(browser.link("More"))
+            found += re.findall("letter [0-9]+", browser.text)
+        assert "132 calls wait for you, oldest first." in browser.text
+        assert "Page 14 of 14" in browser.text
+        assert sorted(set(found)) == sorted(f"letter {n}" for n in range(132))
 
 
 async def test_a_denial_has_a_reason_for_the_model_and_is_listed_among_what_one_has_decided(folder: Path) -> None:

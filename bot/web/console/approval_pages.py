@@ -15,7 +15,14 @@ from starlette.responses import RedirectResponse, Response
 
 from bot.admin.text_format import format_moment
 from bot.chat.actions import GONE, ApprovalRef, Approve, rejection_message
-from bot.chat.approval_inbox import NOT_ALL_READ, NOTHING_WAITS, PendingCalls, read_if_readable
+from bot.chat.approval_inbox import (
+    NOT_ALL_READ,
+    NOTHING_WAITS,
+    PendingCalls,
+    page_text,
+    read_if_readable,
+    waiting_sentence,
+)
 from bot.chat.card_messages import alike_button, approval_question
 from bot.chat.forms import edit_command
 from bot.domain.approvals import Approval, Decided, Decision, DecisionResult, DecisionType, MoreApprovalsNeeded
@@ -216,7 +223,7 @@ class ApprovalPages:
             "approvals.html",
             status,
             calls=[view for view in views if view is not None],
-            count=pending.count,
+            waiting=waiting_sentence(pending),
             empty=NOTHING_WAITS if pending.all_counted else NOT_ALL_READ,
             together=[
                 {"label": button.label, "refs": [f"{ref.approval_id}:{ref.revision}" for ref in button.action.cards]}
@@ -227,7 +234,8 @@ class ApprovalPages:
             decided=call.form.get("decided") if notice and not call.is_post else "",
             state=pending_state(pending),
             number=number,
-            of=max(1, -(-pending.count // CALLS_A_PAGE)),
+            of=(pages := max(1, -(-pending.count // CALLS_A_PAGE))),
+            position=page_text(number, pages, all_counted=pending.all_counted),
         )
 
     async def _decided_notice(self, call: ConsoleRequest) -> str:
