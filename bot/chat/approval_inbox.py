@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from time import time
 from typing import TypeVar
-from urllib.parse import quote
 from uuid import uuid4
 
 from bot.admin.command import CONFIRM, HELP, Command, CommandContext, CommandRejected, VerbHandler
@@ -63,7 +62,7 @@ from bot.domain.commands import (
     Table,
     Verb,
 )
-from bot.domain.conversations import HTTP, ConversationKey, Member
+from bot.domain.conversations import HTTP, ConversationKey, Member, workspace_prefixes
 from bot.domain.turns import Notice, StepStatus, ToolRef, ToolStep, Turn
 from bot.engine.delegations import decidable
 from bot.engine.policy.rules import RuleBook, is_expected_approver
@@ -367,6 +366,8 @@ def _row(call: PendingCall, now: float) -> tuple[str, ...]:
     left = 0.0 if end is None else max(end[0] - now, 0.0) if end[0] else end[1]
     expires = _("never") if end is None else _("in {duration}", duration=format_duration(left))
     place = call.card_url or conversation.thread or conversation.channel
+    if conversation.platform == HTTP:
+        place = _("the console")
     return (_list_id(approval), headline(call.step, card).removesuffix("?"), asker_name(approval), place, expires)
 
 
@@ -393,8 +394,7 @@ class PendingCallReader:
         """Return the calls of a workspace that wait for this user, oldest first, from `start` on, also those of its
         users in the console. Raises CountersignError.
         """
-        key_prefixes = (f"{workspace_key}:", f"{HTTP}:{quote(workspace_key, safe='')}:")
-        return await self.read_within(member, key_prefixes, start, count)
+        return await self.read_within(member, workspace_prefixes(workspace_key), start, count)
 
     async def read_within(self, member: Member, key_prefixes: Sequence[str], start: int, count: int) -> PendingCalls:
         """Return the calls in conversations with these key prefixes, as `read`."""

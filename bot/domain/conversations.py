@@ -57,6 +57,14 @@ class ConversationKey:
         return cls(*parts)
 
 
+def workspace_prefixes(workspace_key: str) -> tuple[str, str]:
+    """Return the key prefixes of the conversations of a workspace, by its `workspace_key`: on its platform, and over
+    HTTP.
+    """
+    platform, _colon, workspace = workspace_key.partition(":")
+    return f"{platform}:{quote(workspace, safe='%')}:", f"{HTTP}:{quote(workspace_key, safe='')}:"
+
+
 @dataclass(frozen=True, slots=True)
 class Author:
     """User of a platform. `id` is the platform's. `name` is for display only."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import secrets
-from urllib.parse import quote
+from collections.abc import Sequence
 
 from bot.domain.api_clients import ApiClient, ApiRole
-from bot.domain.conversations import HTTP, ConversationKey
+from bot.domain.conversations import HTTP, ConversationKey, workspace_prefixes
 from bot.domain.servers import EVERYWHERE
 from bot.i18n import _, gettext_lazy
 from bot.web.authentication import ensure_workspace
@@ -20,12 +20,9 @@ from bot.web.problems import Problem, invalid_fields
 from bot.web.server_scope import WORKSPACE, WORKSPACE_FORM
 
 
-def key_prefixes(caller: ApiClient) -> list[str]:
+def key_prefixes(caller: ApiClient) -> Sequence[str]:
     """Return the key prefixes of the client's workspace: on its platform, and over HTTP."""
-    if caller.workspace == EVERYWHERE:
-        return [""]
-    platform, _colon, workspace = caller.workspace.partition(":")
-    return [f"{platform}:{quote(workspace, safe='')}:", f"{HTTP}:{quote(caller.workspace, safe='')}:"]
+    return ("",) if caller.workspace == EVERYWHERE else workspace_prefixes(caller.workspace)
 
 
 _THREAD = re.compile(r"[A-Za-z0-9._~-]{1,128}")

@@ -7,14 +7,16 @@ from typing import Any
 
 from bot.chat.actions import OUT_OF_DATE
 from bot.chat.approval_inbox import NOTHING_WAITS
-from bot.domain.approvals import ApprovalPolicy, ApprovalRequirements
-from bot.domain.conversations import Author
+from bot.domain.approvals import Approval, ApprovalPolicy, ApprovalRequirements
+from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import DELEGATION, Grant
 from bot.domain.policies import Rule
+from bot.domain.turns import StepStatus, ToolRef, ToolStep
 from bot.storage.admin.grants import SqlGrantStore
 from bot.storage.reporting import SqlReporting
 from bot.storage.sqlite import open_sqlite
-from tests.fakes.parts import ask_for, call, say, tool
+from bot.storage.turn_log.log import SqlTurnLog
+from tests.fakes.parts import ask_for, call, message, say, tool
 from tests.stories.japanese import both_languages  # noqa: F401 - a fixture
 from tests.stories.team import Team
 
@@ -177,6 +179,34 @@ async def test_a_user_who_may_not_decide_sees_nothing_of_the_calls_of_others(tea
             await team.open_list(person)
             listed = await shows(team, person, NOTHING_WAITS)
             assert "Ben" not in team.words(listed)
+
+
+async def test_a_call_of_a_question_in_the_console_is_decided_in_the_list(team: Team) -> None:
+    ada = team.person("Ada")
+    payments(team, team.principal(team.sam))
+    team.model.script = [ask_for(call(SEND, to="Ben")), say("Not sent.")]
+    async with team.waiting_on("pay Ben") as (talk, _card):
+        where = team.conversation(talk)
+        platform, _colon, user = team.principal(ada).partition(":")
+        here = ConversationKey("api", where.workspace_key, team.principal(ada), "browser")
+        database = open_sqlite(team.database)
+        log, asker = SqlTurnLog(database), Author(platform, user, "Ada")
+        receipt = await log.enqueue(message("pay Kim", conversation=here, author=asker))
+        (claim,) = await log.claim(1, reaches=["api:"])
+        ref, approval = ToolRef("bank", "send", destructive=False), Approval("card-of-kim", 1, "print", asker, None)
+        waiting = ToolStep(1, call(SEND, to="Kim"), ref, StepStatus.AWAITING, approval=approval)
+        await log.append(claim, None, [waiting])
+        await log.suspend(claim)
+        await team.open_list(team.sam)
+        listed = await shows(team, team.sam, "Waiting for you (2)", "Kim", "In the console")
+        await team.press(team.sam, listed, "Deny")
+        await team.fill_in(team.sam, {"reason": "not him"})
+        await team.press(team.sam, await shows(team, team.sam, "Waiting for you (1)", "Kim"), "Approve")
+        await shows(team, team.sam, NOTHING_WAITS)
+        found = await log.get_approval("card-of-kim")
+        assert found is not None
+        assert (found[0].id, found[1].status) == (receipt.turn_id, StepStatus.READY)
+        await database.close()
 
 
 async def test_a_call_that_may_destroy_data_is_asked_about_before_it_is_approved_in_the_list(team: Team) -> None:

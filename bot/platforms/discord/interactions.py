@@ -294,17 +294,20 @@ class DiscordInteraction:
         is_direct = about is None and not self._guild
         if about is None:
             about = await conversation_of(platform, self._interaction)
-        if about is None or (about.workspace and not platform.people.serves(about.workspace)):
+        if about is None:
             raise InteractionRejected(NOT_SERVED)
-        if about.platform != PLATFORM or self._guild not in ("", about.workspace):
+        of_platform, _colon, guild = about.workspace_key.partition(":")
+        if guild and not platform.people.serves(guild):
+            raise InteractionRejected(NOT_SERVED)
+        if of_platform != PLATFORM or self._guild not in ("", guild):
             raise InteractionRejected(ELSEWHERE)
-        member = await platform.member(self._interaction.user, about.workspace)
+        member = await platform.member(self._interaction.user, guild)
         return Actor(member, about, direct=is_direct, place=place_locale(self._interaction.guild))
 
     async def tell(self, text: str, about: ConversationKey | None = None) -> None:
         """Send an ephemeral sentence."""
         if about is not None:
-            text = await resolve_mentions(self._platform.people.names(about.workspace), text)
+            text = await resolve_mentions(self._platform.people.names(about.workspace_key.partition(":")[2]), text)
         await self._response.tell(text)
 
     async def show(self, message: Message) -> None:

@@ -161,7 +161,7 @@ def _visible(caller: ApiClient, name: str, workspace: str) -> ConversationKey:
     return key
 
 
-def _key_prefixes(caller: ApiClient, workspace: str, *, own: bool) -> list[str]:
+def _key_prefixes(caller: ApiClient, workspace: str, *, own: bool) -> Sequence[str]:
     if own or not caller.may(ApiRole.ADMIN):
         return [str(own_key(caller, workspace, "-")).removesuffix("-")]
     if not workspace:

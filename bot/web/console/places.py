@@ -11,7 +11,7 @@ import secrets
 from urllib.parse import quote
 
 from bot.domain.api_clients import EVERYWHERE_ROLE
-from bot.domain.conversations import HTTP, ConversationKey
+from bot.domain.conversations import HTTP, ConversationKey, workspace_prefixes
 from bot.i18n import _
 from bot.rendering.text_safety import single_line
 from bot.web.console.menu import CONVERSATIONS_PATH
@@ -22,9 +22,7 @@ def key_prefixes(viewer: Viewer) -> tuple[str, ...]:
     """Return the key prefixes of the conversations of a user's workspace: on its platform, and over HTTP."""
     if EVERYWHERE_ROLE in viewer.member.roles:
         return ("",)
-    place = viewer.conversation.workspace_key
-    platform, _colon, workspace = place.partition(":")
-    return (f"{platform}:{quote(workspace, safe='%')}:", f"{HTTP}:{quote(place, safe='')}:")
+    return workspace_prefixes(viewer.conversation.workspace_key)
 
 
 def own_key(viewer: Viewer, thread: str = "") -> ConversationKey:
