@@ -11,7 +11,7 @@ from bot.admin.command import CommandContext, verb
 from bot.admin.grants import Grants
 from bot.domain.api_clients import ApiRole
 from bot.domain.commands import Reply, RequiredRole
-from bot.errors import DatabaseUnavailable
+from bot.errors import DatabaseError, DatabaseUnavailable, DatabaseUnwritable
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.web.api_server import Api, opened_api
 from tests.web.browser import Browser
@@ -160,6 +160,28 @@ async def test_while_the_database_is_away_a_page_says_so_and_nothing_is_lost(bro
             assert "cannot reach its own database" in page.text
     assert (await browser.post(form.action, [*form.fields, ("a.policy", "deny")])).status_code == 200
     assert len(await api.runtime.services.stores.policies.rules()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (DatabaseUnwritable("d", reason="its disk is full"), 503, "accepts no changes. Nothing was saved."),
+        (DatabaseError("The database postgresql://db.internal failed."), 500, "has rejected this. Nothing was saved."),
+    ],
+)
+async def test_a_database_that_refuses_is_told_from_one_that_is_away(
+    browser: Browser, error: DatabaseError, status: int, said: str
+) -> None:
+    async def refuse(*_arguments: Any, **_more: Any) -> None:
+        raise error
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bot.storage.database.Database.run", refuse)
+        page = await browser.open("/console/servers")
+    assert page.status_code == status
+    assert said in browser.text
+    assert "Tell the operator" in browser.text
+    assert "db.internal" not in page.text
 
 
 async def _away(*_arguments: Any, **_more: Any) -> None:

@@ -18,7 +18,7 @@ from starlette.routing import Route, Router
 from bot.admin.browser_sessions import CONSOLE_PATH
 from bot.domain.locales import use_locale
 from bot.domain.openid import CALLBACK_PATH
-from bot.errors import CountersignError, DatabaseError
+from bot.errors import CountersignError, DatabaseError, DatabaseUnavailable, DatabaseUnwritable
 from bot.i18n import _
 from bot.web.console.approval_pages import ApprovalPages
 from bot.web.console.command_pages import CommandPages
@@ -191,14 +191,29 @@ async def _static_file(request: Request) -> Response:
 def _status(error: Exception) -> int:
     if isinstance(error, Problem):
         return error.status
-    return 503 if isinstance(error, DatabaseError) else 400
+    if isinstance(error, DatabaseError):
+        return 503 if isinstance(error, DatabaseUnavailable) else 500
+    return 400
 
 
 def _problem_texts(error: CountersignError | Problem) -> dict[str, str]:
     """Return the texts of the page of an error."""
     if isinstance(error, DatabaseError):
         log.warning("console page failed: %s", error)
-        text = _("The bot cannot reach its own database. Nothing was saved.")
-        return {"title": _("This does not work now"), "text": text, "fix": _("Open the page again in a moment.")}
+        return {"title": _("This does not work now"), **_database_texts(error)}
     text, fix = (error.message, error.fix) if isinstance(error, Problem) else (error.cause, error.fix)
     return {"title": _("That did not work"), "text": str(text), "fix": str(fix or "")}
+
+
+def _database_texts(error: DatabaseError) -> dict[str, str]:
+    """Return the sentence and the fix. The error's own words, which name the database, are for operators."""
+    match error:
+        case DatabaseUnwritable():
+            text = _("The bot's database can be read, but accepts no changes. Nothing was saved.")
+            return {"text": text, "fix": _("Tell the operator: its disk may be full or read-only.")}
+        case DatabaseUnavailable():
+            text = _("The bot cannot reach its own database. Nothing was saved.")
+            return {"text": text, "fix": _("Open the page again in a moment.")}
+        case _:
+            text = _("The bot's database answers, but has rejected this. Nothing was saved.")
+            return {"text": text, "fix": _("Tell the operator: the bot's log says what failed.")}
