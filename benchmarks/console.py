@@ -1,4 +1,5 @@
 """Pages of the console beside running turns: pages a second, and how long a page takes, for many sessions at once.
+And the CPU of first pages over many servers, waiting calls and rows of the audit, on each database.
 
     make bench-console
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import re
 import tempfile
 import time
@@ -25,12 +27,19 @@ import httpx2
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.console_rows import fill
 from benchmarks.load_accounts import Usage
 from benchmarks.start import ADMIN_TOKEN, running_service, service_installation
 from benchmarks.turn_services import START_SECONDS, served
 from benchmarks.turn_ways import LIMIT, QUESTION
+from bot.storage.migrate import open_database
+from tests.postgres import running_server
 
 PAGES = ("servers", "servers/bench", "approvals", "conversations", "audit", "usage", "policies", "profiles", "health")
+FIRST_PAGES = (
+    "approvals", "servers", "run/mcp?w=list&w=server-77", "audit", "audit?w=--tool&w=delete_issue",
+    "audit?w=--outcome&w=failed", "audit?w=--person&w=slack:U7", "audit?w=--tool&w=no_such_tool", "usage", "health",
+)  # fmt: skip
 READING_SECONDS = 1.0
 _FORM_TOKEN = re.compile(r'name="(form-token|[\w-]*token)" value="([^"]+)"')
 _MANY = {
@@ -75,6 +84,33 @@ async def measure(sessions: int, conversations: int, turns: int, rounds: int) ->
                 beside.append(await _run(pid, client, conversations, turns, readers))
             pages = [each for load in beside for each in load.pages]
             return _middle(alone), replace(_middle(beside), pages=pages, seconds=sum(load.seconds for load in beside))
+
+
+async def first_pages(count: int, audit_rows: int, database_url: str = "") -> dict[str, float]:
+    """Return the milliseconds of CPU that the program takes for the first page of each list, the least of three, over
+    `count` servers and waiting calls, and rows of the audit.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        async with AsyncExitStack() as stack:
+            place = service_installation(Path(name), await stack.enter_async_context(served()))
+            place.environment.update(_MANY | ({"DATABASE_URL": database_url} if database_url else {}))
+            database = open_database(database_url or f"sqlite:///{place.data / 'countersign.db'}")
+            await fill(database, count, audit_rows)
+            await database.close()
+            pid = await stack.enter_async_context(running_service(place))
+            address = f"http://127.0.0.1:{place.environment['PORT']}"
+            async with httpx2.AsyncClient(base_url=address, timeout=LIMIT) as client:
+                await _until_ready(client)
+            reader = await _sign_in(address)
+            stack.push_async_callback(reader.aclose)
+            return {page: min([await _page_cpu(pid, reader, page) for _ in range(3)]) for page in FIRST_PAGES}
+
+
+async def _page_cpu(pid: int, reader: httpx2.AsyncClient, page: str) -> float:
+    before = Usage.of(pid).cpu
+    answer = await reader.get(f"/console/{page}")
+    assert answer.status_code == 200, answer.text
+    return 1000 * (Usage.of(pid).cpu - before)
 
 
 def _middle(loads: Sequence[Load]) -> Load:
@@ -148,6 +184,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--conversations", type=int, default=16, help="conversations at once")
     parser.add_argument("--turns", type=int, default=800, help="turns of a round")
     parser.add_argument("--rounds", type=int, default=3, help="rounds with and without the console")
+    parser.add_argument(
+        "--rows", type=int, default=10_000, help="servers and waiting calls; ten times as many of the audit"
+    )
     options = parser.parse_args(arguments)
     alone, beside = asyncio.run(measure(options.sessions, options.conversations, options.turns, options.rounds))
     table = Table("", "without console", f"{options.sessions} sessions", "ratio")
@@ -158,6 +197,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if len(beside.pages) > 1:
         table.add_row("ms to a whole page, median", "", f"{1000 * median(beside.pages):.0f}", "")
         table.add_row("ms to a whole page, 95 of 100", "", f"{1000 * quantiles(beside.pages, n=20)[-1]:.0f}", "")
+    Console(width=100).print(table)
+    _print_first_pages(options.rows)
+
+
+def _print_first_pages(count: int) -> None:
+    with running_server(f"-{os.getpid()}") as server:
+        databases = {"SQLite": "", "PostgreSQL": server.new()}
+        found = [asyncio.run(first_pages(count, 10 * count, url)) for url in databases.values()]
+    table = Table(f"CPU ms of a page over {count} rows", *databases)
+    for page in FIRST_PAGES:
+        table.add_row(page, *(f"{pages[page]:.0f}" for pages in found))
     Console(width=100).print(table)
 
 

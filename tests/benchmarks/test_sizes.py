@@ -14,7 +14,9 @@ from benchmarks import console, history, mcp_calls, reports, rows, tool_search, 
 
 NOWHERE = ("--json", os.devnull)
 TINY: dict[str, Callable[[], object]] = {
-    "console": lambda: console.main(["--sessions", "2", "--conversations", "1", "--turns", "2", "--rounds", "1"]),
+    "console": lambda: console.main(
+        ["--sessions", "2", "--conversations", "1", "--turns", "2", "--rounds", "1", "--rows", "20"]
+    ),
     "history": lambda: asyncio.run(history.main(1)),
     "mcp_calls": lambda: mcp_calls.main(["--rounds", "1", "--calls", "2", "--at-once", "3", "--servers", "0"]),
     "mcp_calls memory": lambda: mcp_calls.main(
